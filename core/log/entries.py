@@ -19,7 +19,7 @@ from tailrace.protocol.distributedlog.record import (
 )
 from tailrace.protocol.distributedlog.record_set import count_records, expand
 from tailrace.protocol.errors import DecodeError
-from tailrace.protocol.ids import Buffer, EntryId
+from tailrace.protocol.ids import Buffer, EntryId, LedgerId
 
 _ENVELOPED_SINCE = 4
 
@@ -46,6 +46,8 @@ class EntryRecords(NamedTuple):
     """Payloads with the headers of their records."""
     is_last: bool
     """Whether the log was sealed here, behind these records."""
+    ledger_id: LedgerId
+    """In which `entry_id` counts."""
 
     def records(self) -> Iterator[LogRecordWithDLSN]:
         """Return the records one by one."""
@@ -122,7 +124,10 @@ def visible_records(
     except DecodeError as error:
         raise _corrupt(entry, error) from error
     slots = range(len(columns.txids))
-    return EntryRecords(segment.lssn, entry.entry_id, slots, columns, len(body) - at, is_last=False)
+    return EntryRecords(
+        segment.lssn, entry.entry_id, slots, columns, len(body) - at, is_last=False,
+        ledger_id=entry.ledger_id,
+    )  # fmt: skip
 
 
 def _without_hidden(segment: SegmentMetadata, entry: Entry, *, expands_sets: bool) -> EntryRecords:
@@ -143,7 +148,8 @@ def _without_hidden(segment: SegmentMetadata, entry: Entry, *, expands_sets: boo
             columns.txids.append(inner.txid)
             columns.payloads.append(inner.payload)
     size = _size_of(columns.payloads)
-    return EntryRecords(segment.lssn, entry.entry_id, slots, columns, size, is_last)
+    lssn, entry_id, ledger_id = segment.lssn, entry.entry_id, entry.ledger_id
+    return EntryRecords(lssn, entry_id, slots, columns, size, is_last, ledger_id)
 
 
 def _size_of(payloads: Sequence[Buffer]) -> int:

@@ -31,7 +31,7 @@ from tailrace.core.log.recovery import (
     read_index,
     read_snapshot,
 )
-from tailrace.core.log.resume import Place
+from tailrace.core.log.resume import Place, Resume
 from tailrace.core.log.rewrite import RewritePlace, SegmentRewrite
 from tailrace.core.log.segment_ledger import SegmentLedger
 from tailrace.core.log.segment_nodes import (
@@ -149,6 +149,32 @@ class Log:
         Errors: LogNotFound; for a txid as `find`.
         """
         return await self._reading.open_reader(start, near, reads_ahead=reads_ahead, rules=rules)
+
+    async def reopen_reader(self, behind: Place, given: Resume) -> LogReader:
+        """Return a reader that goes on where another one ended, as that one would have.
+
+        `behind`: where the next record is, in the ledger that was read (at the beginning of a
+        segment in any); `given`: the records up to there. What was truncated since is read, until
+        it is purged; if the segment has another ledger by now the record is searched by txid.
+        Errors: LogNotFound; the reader's own when it reads: LogTruncated if the segment was purged,
+        even if nothing followed in it.
+        """
+        return await self._reading.reopen_reader(behind, given)
+
+    def first_readable(self, start: DLSN) -> DLSN:
+        """Return where a reader begins that asks for `start`, by the segments that are known.
+
+        Errors: AlreadyTruncatedTransaction.
+        """
+        return self._reading.first_readable(start)
+
+    async def end(self) -> Place:
+        """Return the position behind everything that is confirmed now.
+
+        Errors: LogNotFound; BookieUnavailable. Cost: a request to a quorum of bookies if another
+        process writes the log.
+        """
+        return await self._reading.end()
 
     async def open_reader_with_lock(
         self, start: DLSN | TxId, subscriber: str = "", wait_ms: int = -1

@@ -12,7 +12,7 @@ from tailrace.core.log.log_tail import LogTail
 from tailrace.core.log.positioning import first_readable
 from tailrace.core.log.reader import LogReader
 from tailrace.core.log.reader_settings import READ_ALL, ReaderSettings, ReadRules
-from tailrace.core.log.resume import Place
+from tailrace.core.log.resume import Place, Resume
 from tailrace.core.log.search import find_forward, find_in_segment
 from tailrace.core.log.segment_view import SegmentView, WriterLookup
 from tailrace.core.log.segment_views import OpenLedger, SegmentViews
@@ -102,14 +102,37 @@ class LogReading:
             near = await self.find(start) or end
         return LogReader(self, near.dlsn, settings._replace(ledger_id=near.ledger_id))
 
+    async def reopen_reader(self, behind: Place, given: Resume) -> LogReader:
+        """Return a reader that goes on where another one ended, as `Log.reopen_reader`."""
+        await self.refresh()
+        context, dlsn = self._context, behind.dlsn
+        is_inside = dlsn.entry_id > 0 or dlsn.slot > 0
+        settings = ReaderSettings(
+            context.config,
+            context.metrics,
+            context.clock,
+            ledger_id=behind.ledger_id if is_inside else None,
+            resume=given,
+        )
+        return LogReader(self, dlsn, settings)
+
+    def first_readable(self, start: DLSN) -> DLSN:
+        """Return where a reader begins that asks for `start`, as `Log.first_readable`."""
+        ignores_truncation = self._context.config.ignores_truncation
+        return first_readable(self.segments, start, ignores_truncation=ignores_truncation)
+
+    async def end(self) -> Place:
+        """Return the position behind everything that is confirmed now, as `Log.end`."""
+        await self.refresh()
+        return await self.with_segments_there(self._end)
+
     async def find(self, txid: TxId, hint: DLSN | None = None) -> Place | None:
         """Return the first confirmed record with txid >= `txid`, as `Log.find`."""
         await self.refresh()
         return await self.with_segments_there(lambda: self._find(txid, hint))
 
     async def _find(self, txid: TxId, hint: DLSN | None) -> Place | None:
-        ignores_truncation = self._context.config.ignores_truncation
-        floor = first_readable(self.segments, _BEGINNING, ignores_truncation=ignores_truncation)
+        floor = self.first_readable(_BEGINNING)
         segment = self.segments.first_not_less(txid)
         lssn = max(floor.lssn, 0 if segment is None else segment.lssn)
         if hint is not None and self.segments.find(hint.lssn) is not None:
@@ -152,7 +175,6 @@ class LogReading:
         return Place(max(found, floor), view.ledger.ledger_id)
 
     async def _end(self) -> Place:
-        """Return the position behind everything that is confirmed now."""
         newest = self.segments.last
         if newest is None:
             return Place(INITIAL, _NO_LEDGER)

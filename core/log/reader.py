@@ -45,16 +45,19 @@ class LogReader:
         self._log = log
         self._settings = settings
         self._tasks = Tasks("log.reader")
-        pace = ReadPace(config.read_ahead_bytes)
-        self._context = ReaderContext(log.name, settings, log.shared, pace, self._tasks)
+        self._context = ReaderContext(
+            log.name, settings, log.shared, ReadPace(config.read_ahead_bytes), self._tasks
+        )
         self._place = log.shared.join((start.lssn, start.entry_id))
         self._start = start
         self._start_ledger = settings.ledger_id
         """In which the start counts; None: in any."""
         txid = settings.from_txid
-        self._resume = self._left_out = None if txid is None else Resume(txid)
-        """Behind which record the next one comes; what is still to be left out of what is read."""
-        self._is_positioned = False
+        self._left_out = None if txid is None else Resume(txid)
+        """What is still to be left out of what is read."""
+        self._resume = settings.resume or self._left_out
+        """Behind which record the next one comes."""
+        self._is_positioned = settings.resume is not None
         self._cursor: SegmentCursor | None = None
         self._following: SegmentCursor | None = None
         """A place at the beginning of the segment that comes next."""
@@ -75,6 +78,14 @@ class LogReader:
     def log(self) -> ReadableLog:
         """The log that it reads."""
         return self._log
+
+    @property
+    def is_caught_up(self) -> bool:
+        """Whether it has given out all that is confirmed, as far as this process knows."""
+        cursor = self._cursor
+        if self._given_back or cursor is None or cursor.has_entries:
+            return False
+        return cursor.is_sealed or not cursor.may_read_on()
 
     async def read(self, max_bytes: int) -> list[LogRecordWithDLSN]:
         """Return the next confirmed records, of `max_bytes` at most, or one that is larger.

@@ -5,6 +5,7 @@ from typing import Final, NamedTuple
 
 from tailrace.core.log.config import LogConfig
 from tailrace.core.log.context import LogMetrics
+from tailrace.core.log.resume import Resume
 from tailrace.core.runtime.clock import Clock
 from tailrace.protocol.ids import Buffer, LedgerId, TxId
 
@@ -42,3 +43,6 @@ class ReaderSettings(NamedTuple):
     """Whether more is read than was asked for: not for one who takes a little and goes, or who says
     when (`LogReader.ask_ahead`)."""
     rules: ReadRules = READ_ALL
+    resume: Resume | None = None
+    """What was given out before the start, which then lies in `ledger_id` and is no beginning: what
+    was truncated since is read, and a segment that was purged is an error."""

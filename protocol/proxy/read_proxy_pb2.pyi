@@ -67,10 +67,12 @@ class ReadLastResponse(_message.Message):
     def __init__(self, header: _Optional[_Union[_common_pb2.ResponseHeader, _Mapping]] = ..., record: _Optional[_Union[LogRecord, _Mapping]] = ...) -> None: ...
 
 class ListSegmentsRequest(_message.Message):
-    __slots__ = ("stream",)
+    __slots__ = ("stream", "from_log_segment_sequence_number")
     STREAM_FIELD_NUMBER: _ClassVar[int]
+    FROM_LOG_SEGMENT_SEQUENCE_NUMBER_FIELD_NUMBER: _ClassVar[int]
     stream: str
-    def __init__(self, stream: _Optional[str] = ...) -> None: ...
+    from_log_segment_sequence_number: int
+    def __init__(self, stream: _Optional[str] = ..., from_log_segment_sequence_number: _Optional[int] = ...) -> None: ...
 
 class LogSegment(_message.Message):
     __slots__ = ("log_segment_sequence_number", "first_transaction_id", "last_transaction_id", "last_dlsn", "record_count", "completion_time_ms", "in_progress", "truncation_status", "min_active_dlsn")
@@ -103,9 +105,11 @@ class LogSegment(_message.Message):
     def __init__(self, log_segment_sequence_number: _Optional[int] = ..., first_transaction_id: _Optional[int] = ..., last_transaction_id: _Optional[int] = ..., last_dlsn: _Optional[_Union[_common_pb2.Dlsn, _Mapping]] = ..., record_count: _Optional[int] = ..., completion_time_ms: _Optional[int] = ..., in_progress: _Optional[bool] = ..., truncation_status: _Optional[_Union[LogSegment.TruncationStatus, str]] = ..., min_active_dlsn: _Optional[_Union[_common_pb2.Dlsn, _Mapping]] = ...) -> None: ...
 
 class ListSegmentsResponse(_message.Message):
-    __slots__ = ("header", "segments")
+    __slots__ = ("header", "segments", "has_more")
     HEADER_FIELD_NUMBER: _ClassVar[int]
     SEGMENTS_FIELD_NUMBER: _ClassVar[int]
+    HAS_MORE_FIELD_NUMBER: _ClassVar[int]
     header: _common_pb2.ResponseHeader
     segments: _containers.RepeatedCompositeFieldContainer[LogSegment]
-    def __init__(self, header: _Optional[_Union[_common_pb2.ResponseHeader, _Mapping]] = ..., segments: _Optional[_Iterable[_Union[LogSegment, _Mapping]]] = ...) -> None: ...
+    has_more: bool
+    def __init__(self, header: _Optional[_Union[_common_pb2.ResponseHeader, _Mapping]] = ..., segments: _Optional[_Iterable[_Union[LogSegment, _Mapping]]] = ..., has_more: _Optional[bool] = ...) -> None: ...

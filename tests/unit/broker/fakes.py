@@ -420,7 +420,17 @@ class FakeReader:
                 break
             columns = RecordColumns([0], [record.txid], [record.payload], 0)
             size = record.size_bytes
-            found.append(EntryRecords(dlsn.lssn, dlsn.entry_id, (0,), columns, size, is_last=False))
+            found.append(
+                EntryRecords(
+                    dlsn.lssn,
+                    dlsn.entry_id,
+                    (0,),
+                    columns,
+                    size,
+                    is_last=False,
+                    ledger_id=LedgerId(0),
+                )  # fmt: skip
+            )
             self._next = dlsn.next_slot()
         return found
 

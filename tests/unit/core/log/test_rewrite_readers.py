@@ -17,6 +17,7 @@ from tailrace.core.log.writer import LogWriter
 from tailrace.core.metadata.segment_metadata import Truncation
 from tailrace.protocol.distributedlog.dlsn import DLSN, INITIAL
 from tailrace.protocol.distributedlog.record import RecordColumns
+from tailrace.protocol.ids import LedgerId
 from tests.unit.core.log.test_rewrite import even, kept, nothing, rewritten, with_state
 from tests.unit.core.log.test_trimmer import DELAY_MS, with_segments
 from tests.unit.core.log.world import Listener, World, run_world, settle, txids_of, write
@@ -328,7 +329,7 @@ def test_what_was_given_out_is_left_out(entries: list[list[int]], txid: int, giv
 
 def records_of(txids: Sequence[int]) -> EntryRecords:
     columns = RecordColumns([0] * len(txids), list(txids), [b""] * len(txids), 0)
-    return EntryRecords(1, 0, range(len(txids)), columns, 0, is_last=False)
+    return EntryRecords(1, 0, range(len(txids)), columns, 0, is_last=False, ledger_id=LedgerId(0))
 
 
 def txids_after(resume: Resume, txids: Sequence[int]) -> list[int]:

@@ -1,0 +1,1 @@
+"""Streams that a read proxy reads once for many readers."""

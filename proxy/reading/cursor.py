@@ -1,0 +1,95 @@
+"""One reader: which message comes next, and where that is in the stream.
+
+    resolved start -> feed and number -> messages -> parts of them, as the request wants them
+                        ^                    |
+                        +--------------------+ fallen behind, or the feed ended: join again
+
+Nothing but this is held for a reader whose consumer does not ask.
+"""
+
+from typing import NamedTuple
+
+from tailrace.core.errors import CoreError
+from tailrace.proxy.reading.codes import Failure, failure_of
+from tailrace.proxy.reading.feed import Feed, Found, Position, Signal
+from tailrace.proxy.reading.message import ALL, Message, Part, part_of
+from tailrace.proxy.reading.metrics import ReadMetrics
+from tailrace.proxy.reading.stream_feeds import StreamFeeds
+
+
+class Start(NamedTuple):
+    """Where a reader begins."""
+
+    position: Position
+    part: Part = ALL
+    """What it wants of what comes there first."""
+
+
+class Records(NamedTuple):
+    """What a reader gets next."""
+
+    data: bytes
+    """A response."""
+    count: int
+
+
+class Cursor:
+    """One reader of a stream."""
+
+    __slots__ = ("_feed", "_is_told", "_metrics", "_number", "_part", "_position", "_stream")
+
+    def __init__(self, stream: StreamFeeds, start: Start, metrics: ReadMetrics) -> None:
+        self._stream = stream
+        self._position, self._part = start
+        self._metrics = metrics
+        self._feed: Feed | None = None
+        self._number = 0
+        self._is_told = False
+        """Whether it was told that it has all records, and nothing came since."""
+
+    async def next(self, *, ends: bool, records_max: int = 0) -> Records | Signal | Failure:
+        """Return the next records; at the tail AT_TAIL, once, then wait unless it `ends` there.
+
+        `records_max`: how many at most; 0: all. Only the last call may have another number.
+        Shape: never GONE. Errors: none. Cancel: nothing is lost.
+        """
+        while True:
+            try:
+                found = await self._try_next(ends=ends)
+            except CoreError as error:
+                return failure_of(error)
+            if isinstance(found, Message):
+                self._number += 1
+                self._position = Position(found.end, found.given)
+                self._is_told = found.is_at_tail
+                data, count = part_of(found, self._part._replace(records_max=records_max))
+                if count:
+                    self._part = ALL
+                    return Records(data, count)
+            elif found is Signal.GONE:
+                self._feed = None
+            else:
+                self._is_told = found is Signal.AT_TAIL
+                return found
+
+    async def _try_next(self, *, ends: bool) -> Found:
+        """Return the next message; GONE: look again where to go on. Errors: as `_join`."""
+        feed = self._feed
+        if feed is None or feed.is_closed:
+            feed = self._join()
+        message = feed.ring.get(self._number)
+        if message is not None:
+            feed.touch()
+            return message
+        if self._number == feed.ring.next_number:
+            return await feed.next(is_told=self._is_told, ends=ends)
+        self._metrics.fallen_behind_total += 1
+        return Signal.GONE
+
+    def _join(self) -> Feed:
+        """Go on in a feed: its message may begin before. Errors: as StreamFeeds.join."""
+        at = self._position.place.dlsn
+        self._feed, self._number = self._stream.join(self._position)
+        if self._part.from_dlsn is None or self._part.from_dlsn < at:
+            self._part = self._part._replace(from_dlsn=at)
+        return self._feed
