@@ -20,7 +20,7 @@ from tailrace.core.metadata.uri import parse_uri
 from tailrace.core.runtime.clock import Clock, SystemClock
 from tailrace.core.runtime.metrics import Metrics
 from tailrace.processes.broker_config import BrokerProcessConfig
-from tailrace.processes.cluster_namespace import Place, bind, granted_ms, register_numbers
+from tailrace.processes.cluster_namespace import Connecting, bind, granted_ms, register_numbers
 from tailrace.processes.lifecycle import Remedies, Serving, run_process
 
 if TYPE_CHECKING:
@@ -53,13 +53,8 @@ async def broker_process(
     other ledgers), CorruptData, OSError (address in use).
     """
     async with AsyncExitStack() as stack:
-        place = Place(
-            config.metadata_uri,
-            config.namespace_uri,
-            config.session_timeout_ms,
-            config.answer_within_ms,
-        )
-        await bind(place)
+        connecting = Connecting(config.session_timeout_ms, config.answer_within_ms)
+        await bind(config.metadata_uri, config.namespace_uri, connecting)
         options = NamespaceOptions(
             log=config.log_config(),
             ledgers=config.ledgers,

@@ -18,23 +18,22 @@ from tailrace.core.runtime.metrics import Metrics
 logger = logging.getLogger(__name__)
 
 
-class Place(NamedTuple):
-    """Where logs and their ledgers are, and how long to wait for the answer."""
+class Connecting(NamedTuple):
+    """How long ZooKeeper may take."""
 
-    metadata_uri: str
-    namespace_uri: str
     session_timeout_ms: int
     answer_within_ms: int
+    """Each answer."""
 
 
-async def bind(place: Place) -> None:
+async def bind(metadata_uri: str, namespace_uri: str, connecting: Connecting) -> None:
     """Bind the namespace to the cluster's ledgers, unless it is bound to them already.
 
     Errors: NoNode (no cluster), NodeExists (it is bound to others), CorruptData, Unavailable.
     """
-    cluster, at = parse_uri(place.metadata_uri), parse_namespace_uri(place.namespace_uri)
+    cluster, at = parse_uri(metadata_uri), parse_namespace_uri(namespace_uri)
     async with AsyncExitStack() as stack:
-        store = await _connect(at.hosts, place, stack)
+        store = await _connect(at.hosts, connecting, stack)
         bound = await find_binding(store, at.root)
         if bound is not None:
             if bound.config.bk_ledgers_path != cluster.ledgers_root:
@@ -47,7 +46,7 @@ async def bind(place: Place) -> None:
             return
         ledger_store = store
         if cluster.hosts != at.hosts:
-            ledger_store = await _connect(cluster.hosts, place, stack)
+            ledger_store = await _connect(cluster.hosts, connecting, stack)
         await check_cluster(ledger_store, cluster.ledgers_root)
         binding = BKDLConfig(
             bk_zk_servers=cluster.hosts,
@@ -55,7 +54,7 @@ async def bind(place: Place) -> None:
             dl_zk_servers_for_writer=at.hosts,
         )
         await bind_namespace(store, at.root, binding)
-        sys.stdout.write(f"bound {place.namespace_uri} to the ledgers at {place.metadata_uri}\n")
+        sys.stdout.write(f"bound {namespace_uri} to the ledgers at {metadata_uri}\n")
 
 
 def granted_ms(store: MetadataStore, asked_ms: int) -> int:
@@ -80,11 +79,11 @@ def register_numbers(opened: OpenNamespace, metrics: Metrics) -> None:
     metrics.register("bookie_client", opened.bookies.metrics)
 
 
-async def _connect(hosts: str, place: Place, stack: AsyncExitStack) -> MetadataStore:
+async def _connect(hosts: str, connecting: Connecting, stack: AsyncExitStack) -> MetadataStore:
     store = await ZookeeperStore.connect(
         hosts,
-        session_timeout_ms=place.session_timeout_ms,
-        answer_within_ms=place.answer_within_ms,
+        session_timeout_ms=connecting.session_timeout_ms,
+        answer_within_ms=connecting.answer_within_ms,
     )
     stack.push_async_callback(store.close)
     return store

@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import NamedTuple
 
+from tailrace.broker.cluster.paths import ClusterPaths
 from tailrace.broker.listeners import Endpoint
 from tailrace.core.errors import CoreError, NodeExists, NoNode, Unavailable
 from tailrace.core.log.open_namespace import NamespaceOptions, OpenNamespace, open_namespace
@@ -19,11 +20,12 @@ from tailrace.core.metadata.uri import parse_uri
 from tailrace.core.runtime.clock import Clock, SystemClock
 from tailrace.core.runtime.metrics import Metrics
 from tailrace.core.runtime.task_health import task_health
-from tailrace.processes.cluster_namespace import bind, granted_ms, register_numbers
+from tailrace.processes.cluster_namespace import Connecting, bind, granted_ms, register_numbers
 from tailrace.processes.health_http import serve_health
 from tailrace.processes.lifecycle import Remedies, Serving, run_process
 from tailrace.processes.proxy_config import ProxyProcessConfig
 from tailrace.processes.proxy_locks import OwnLocks
+from tailrace.processes.topic_streams import TopicStreams
 from tailrace.protocol.proxy.methods import WRITE_PROXY
 from tailrace.proxy.owner.config import proxy_log_config
 from tailrace.proxy.owner.location import ProxyLocation
@@ -68,7 +70,8 @@ async def write_proxy_process(
         at = config.address.at
         told = config.address.told(server.bind(at.host, at.port))
         location = ProxyLocation(config.address.shard, told.host, told.port)
-        await bind(config.place)
+        connecting = Connecting(config.session_timeout_ms, config.answer_within_ms)
+        await bind(config.metadata_uri, config.namespace_uri, connecting)
         options = _options(config, location)
         opened = await stack.enter_async_context(
             open_namespace(config.namespace_uri, options, clock)
@@ -87,7 +90,9 @@ async def write_proxy_process(
             events=locks,
         )
         metrics.register("proxy", streams.metrics)
-        server.add(WRITE_PROXY, WriteService(streams, location, config.write))
+        reserved = TopicStreams(opened.store, ClusterPaths.of_namespace(opened.uri.root), clock)
+        service = WriteService(streams, location, config.write, reserved.reason)
+        server.add(WRITE_PROXY, service)
         await serve_health(config.http, metrics, stack)
         stack.push_async_callback(server.close)
         await server.start()
@@ -104,7 +109,7 @@ def _options(config: ProxyProcessConfig, location: ProxyLocation) -> NamespaceOp
         bookies=config.bookies,
         cold=config.cold,
         session_timeout_ms=config.session_timeout_ms,
-        answer_within_ms=config.place.answer_within_ms,
+        answer_within_ms=config.answer_within_ms,
         ledger_servers=parse_uri(config.metadata_uri).hosts,
     )
 

@@ -17,7 +17,7 @@ class WriteProxyUnderTest(ServerProcess):
         self.at = f"127.0.0.1:{free_port()}"
         self._command = [
             *(str(TAILRACE), "proxy", "write", "--metadata", metadata, "--namespace", namespace),
-            *("--listen", self.at, "--shard", str(shard), *arguments),
+            *("--shard", str(shard), *arguments),
         ]
 
     @property
@@ -27,7 +27,9 @@ class WriteProxyUnderTest(ServerProcess):
 
     def start(self) -> Self:
         """Start it and return once clients find it."""
-        named = self.launch_command(self._command).get(timeout=READY_WITHIN_S)
+        named = self.launch_command([*self._command, "--listen", self.at]).get(
+            timeout=READY_WITHIN_S
+        )
         if named is None:
             raise AssertionError(f"it ended before it was ready:\n{self.output}")
         assert named == self.at
@@ -35,6 +37,11 @@ class WriteProxyUnderTest(ServerProcess):
 
     def refused(self) -> str:
         """Start it, expect that it ends by itself without being ready, and return its output."""
-        assert self.launch_command(self._command).get(timeout=READY_WITHIN_S) is None, "it started"
+        assert self._launch() is None, "it started"
         assert self.end(None) != 0
         return self.output
+
+    def _launch(self) -> str | None:
+        """Start it; return where it listens, None if it ended before it did."""
+        command = [*self._command, "--listen", self.at]
+        return self.launch_command(command).get(timeout=READY_WITHIN_S)

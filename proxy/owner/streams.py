@@ -200,6 +200,10 @@ class Streams:
             return kept
         return Answer(StatusCode.STREAM_UNAVAILABLE, "the owner is not known here")
 
+    def is_owned(self, stream: str) -> bool:
+        """Tell whether the proxy owns a stream."""
+        return stream in self._acquired
+
     @property
     def owned(self) -> list[str]:
         """The names of the streams that the proxy owns, for a handshake."""

@@ -34,6 +34,9 @@ Context: TypeAlias = "grpc.aio.ServicerContext[bytes, Reply]"
 
 _CAUSE_CHARACTERS: Final = 200
 """Of an error that a peer is sent: it may quote what the peer sent."""
+_PING_MS_MIN: Final = 10_000
+"""Clients may ask so often whether the server lives. gRPC ends connections that ask more often, by
+default than every five minutes: a thin client notices a dead owner far sooner."""
 _HEALTH: Final = health_pb2.DESCRIPTOR.services_by_name["Health"].full_name
 
 
@@ -111,6 +114,7 @@ def _options(config: GrpcConfig) -> list[tuple[str, int]]:
         ("grpc.keepalive_time_ms", config.keepalive_ms),
         ("grpc.keepalive_timeout_ms", config.keepalive_timeout_ms),
         ("grpc.keepalive_permit_without_calls", 1),
+        ("grpc.http2.min_ping_interval_without_data_ms", _PING_MS_MIN),
         ("grpc.max_connection_idle_ms", config.connection_idle_ms),
         ("grpc.so_reuseport", 0),
     ]

@@ -6,10 +6,10 @@ Source: reference DistributedLog 9.1; DistributedLogServiceImpl.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from tailrace.core.errors import InvalidStreamName
+from tailrace.core.errors import CoreError, InvalidStreamName
 from tailrace.core.log.names import check_log_name
 from tailrace.core.runtime.expressions import BadExpression, expression
 from tailrace.protocol.distributedlog.record_set import announced_size
@@ -32,7 +32,7 @@ from tailrace.protocol.proxy.write_proxy_pb2 import (
 )
 from tailrace.proxy.owner.codes import StatusCode
 from tailrace.proxy.owner.location import ProxyLocation
-from tailrace.proxy.owner.operations import Answer
+from tailrace.proxy.owner.operations import Answer, answer_of
 from tailrace.proxy.owner.streams import Streams
 from tailrace.proxy.service.answers import bulk_response, dlsn_of, write_response
 from tailrace.proxy.service.config import WriteServiceConfig
@@ -51,11 +51,11 @@ SET_BYTES_MAX: Final = 2 * 1024 * 1024
 STREAM_NAME_MAX: Final = 1_024
 """Characters. The metadata store refuses longer paths later, with a worse text."""
 
-ReservedStream: TypeAlias = Callable[[str], str | None]
-"""Returns why no client may write, make or delete a stream; None: it may."""
+ReservedStream: TypeAlias = Callable[[str], Awaitable[str | None]]
+"""Returns why no client may write, make or delete a stream; None: it may. Errors: CoreError."""
 
 
-def none_reserved(_: str) -> None:
+async def none_reserved(_: str) -> None:
     """Reserve no stream (ReservedStream)."""
 
 
@@ -117,7 +117,7 @@ class WriteService:
         Source: DistributedLogServiceImpl.writeWithContext.
         """
         payload = request.payload
-        refusal = self.refusal(request.stream, request.context, payload)
+        refusal = await self._refusal_of_all(request.stream, request.context, payload)
         if refusal is not None:
             return write_response(refusal)
         is_record_set = request.context.is_record_set
@@ -139,7 +139,7 @@ class WriteService:
         refusal = self.too_many(len(request.payloads))
         if refusal is None:
             payloads = tuple(request.payloads)
-            refusal = self.refusal(request.stream, request.context, *payloads)
+            refusal = await self._refusal_of_all(request.stream, request.context, *payloads)
             if refusal is None:
                 return bulk_response(await self._streams.write_bulk(request.stream, payloads))
         return bulk_response(refusal)
@@ -171,7 +171,7 @@ class WriteService:
 
         Source: DistributedLogServiceImpl.heartbeatWithOptions.
         """
-        refusal = self.refusal(request.stream, request.context)
+        refusal = await self._refusal_of_all(request.stream, request.context)
         if refusal is not None:
             return write_response(refusal)
         to_readers = request.send_heartbeat_to_reader
@@ -187,7 +187,7 @@ class WriteService:
         if min(before) < 0 or not request.HasField("dlsn"):
             raise InvalidRequest("dlsn is missing, or has a number below 0")
         text = before.serialize().encode()
-        refusal = self.refusal(request.stream, request.context, text)
+        refusal = await self._refusal_of_all(request.stream, request.context, text)
         if refusal is not None:
             return write_response(refusal)
         return write_response(await self._streams.truncate(request.stream, before))
@@ -205,7 +205,7 @@ class WriteService:
         return await self._change(request, self._streams.release)
 
     async def _change(self, request: StreamRequest, change: Callable[[str], Any]) -> WriteResponse:
-        refusal = self.refusal(request.stream, request.context)
+        refusal = await self._refusal_of_all(request.stream, request.context)
         if refusal is not None:
             return write_response(refusal)
         return write_response(await change(request.stream))
@@ -239,8 +239,26 @@ class WriteService:
                 return Answer(StatusCode.INVALID_STREAM_NAME, text)
         except InvalidStreamName as error:
             return Answer(StatusCode.INVALID_STREAM_NAME, str(error))
-        reason = self._reserved(stream)
+        return None
+
+    async def refusal_of_stream(self, stream: str) -> Answer | None:
+        """Return why a stream is not one of this proxy's clients; None: it may be written.
+
+        One that the proxy owns was asked about before it was claimed.
+        """
+        if self._streams.is_owned(stream):
+            return None
+        try:
+            reason = await self._reserved(stream)
+        except CoreError as error:
+            return answer_of(error, self._location)
         return None if reason is None else Answer(StatusCode.REQUEST_DENIED, reason)
+
+    async def _refusal_of_all(
+        self, stream: str, context: WriteContext, *payloads: "Buffer"
+    ) -> Answer | None:
+        refusal = self.refusal(stream, context, *payloads)
+        return await self.refusal_of_stream(stream) if refusal is None else refusal
 
 
 _MAP_ENTRY_BYTES: Final = 10

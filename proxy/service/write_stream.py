@@ -33,6 +33,9 @@ class Refusing(Protocol):
     def refusal(self, stream: str, context: WriteContext, *payloads: Buffer) -> Answer | None:
         """Return why a request is refused."""
 
+    async def refusal_of_stream(self, stream: str) -> Answer | None:
+        """Return why a stream is not one of this proxy's clients."""
+
     def too_many(self, records: int) -> Answer | None:
         """Return why so many records at once are refused."""
 
@@ -99,6 +102,8 @@ class WriteCall:
         if context.is_record_set:
             raise InvalidRequest("`is_record_set` is of Write: here each payload is a record")
         refusal = self._service.refusal(self._stream, context)
+        if refusal is None:
+            refusal = await self._service.refusal_of_stream(self._stream)
         return await self._streams.heartbeat(self._stream) if refusal is None else refusal
 
     # ------------------------------------------------------------------ requests

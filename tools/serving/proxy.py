@@ -7,7 +7,8 @@ import typer
 
 from tailrace.core.runtime.collector import loading_modules
 from tailrace.core.runtime.config import Assignment
-from tailrace.processes.proxy_config import PROXY_PORT, ProxyProcessConfig
+from tailrace.processes.proxy_address import PROXY_PORT
+from tailrace.processes.proxy_config import ProxyProcessConfig
 from tailrace.tools.endpoints import parse_endpoint
 from tailrace.tools.options import Assignments, ConfigFile, ConfigJson, ShowConfig
 from tailrace.tools.settings import load_settings_of, show_settings

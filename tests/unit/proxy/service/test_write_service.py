@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tailrace.core.errors import Unavailable
 from tailrace.protocol.distributedlog.dlsn import DLSN
 from tailrace.protocol.distributedlog.record_set import pack_record_set
 from tailrace.protocol.proxy.checksum import request_checksum
@@ -26,9 +27,10 @@ from tailrace.protocol.proxy.write_proxy_pb2 import (
 from tailrace.proxy.owner.codes import StatusCode
 from tailrace.proxy.service import write_service
 from tailrace.proxy.service.invalid import InvalidRequest
+from tests.proxy_client import opening
 from tests.unit.proxy.owner.world import Proxy, ProxyWorld, new_stream, payloads_of
 from tests.unit.proxy.owner.world import run as run_in_virtual_time
-from tests.unit.proxy.service.world import service_of
+from tests.unit.proxy.service.world import Requests, decoded, service_of
 
 Run = Callable[[Callable[[ProxyWorld], Coroutine[Any, Any, None]]], None]
 
@@ -139,7 +141,13 @@ def test_a_stream_of_others_is_left_alone(run: Run) -> None:
     async def story(world: ProxyWorld) -> None:
         await new_stream(world, "topic-0")
         proxy = Proxy(world, 1)
-        service = service_of(proxy, lambda name: "of a topic" if name == "topic-0" else None)
+
+        async def of_a_topic(name: str) -> str | None:
+            if name == "unknown":
+                raise Unavailable("no answer")
+            return "of a topic" if name == "topic-0" else None
+
+        service = service_of(proxy, of_a_topic)
         for method, request in (
             (service.write, WriteRequest(stream="topic-0", payload=b"a")),
             (service.truncate, TruncateRequest(stream="topic-0", dlsn=ONE)),
@@ -147,6 +155,12 @@ def test_a_stream_of_others_is_left_alone(run: Run) -> None:
         ):
             header = (await method(request)).header  # type: ignore[operator]
             assert (header.code, header.error) == (StatusCode.REQUEST_DENIED, "of a topic")
+        stream = [
+            each async for each in service.write_stream(aiter(Requests([opening("topic-0")])))
+        ]
+        assert [decoded(each).header.code for each in stream] == [StatusCode.REQUEST_DENIED]
+        answer = await service.write(WriteRequest(stream="unknown", payload=b"a"))
+        assert answer.header.code == StatusCode.STREAM_UNAVAILABLE
         assert proxy.metrics.claims_total == 0
 
     run(story)
