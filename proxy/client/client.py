@@ -9,6 +9,7 @@ All that runs belongs to the client and ends with it.
 
 import asyncio
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Final, NamedTuple, Protocol
 
 from google.protobuf.message import Message
@@ -22,6 +23,7 @@ from tailrace.protocol.proxy.read_proxy_pb2 import (
     ListSegmentsRequest,
     ListSegmentsResponse,
     LogRecord,
+    LogSegment,
     ReadLastRequest,
 )
 from tailrace.protocol.proxy.write_proxy_pb2 import (
@@ -237,14 +239,23 @@ class ProxyClient:
         record: LogRecord = answer.record
         return None if is_empty else record
 
-    async def segments(self, stream: str) -> ListSegmentsResponse:
-        """Return the segments of a stream, oldest first. Errors: ProxyError."""
+    async def segments(self, stream: str) -> list[LogSegment]:
+        """Return the segments of a stream, oldest first.
+
+        Errors: ProxyError. Cost: a round trip for each 5,000.
+        """
         self._check_open()
         method = READ_PROXY.methods["list_segments"]
-        answer: ListSegmentsResponse = await self._read_caller.ask(
-            method, stream, lambda _: ListSegmentsRequest(stream=stream)
-        )
-        return answer
+        found: list[LogSegment] = []
+        while True:
+            first = found[-1].log_segment_sequence_number + 1 if found else 0
+            request = ListSegmentsRequest(stream=stream, from_log_segment_sequence_number=first)
+            answer: ListSegmentsResponse = await self._read_caller.ask(
+                method, stream, partial(_same, request)
+            )
+            found += answer.segments
+            if not (answer.has_more and answer.segments):
+                return found
 
     # ------------------------------------------------------------------ streams
 
@@ -308,3 +319,7 @@ class ProxyClient:
     def _check_open(self) -> None:
         if self._is_closed:
             raise closed()
+
+
+def _same(request: ListSegmentsRequest, _tried: list[str]) -> ListSegmentsRequest:
+    return request

@@ -5,7 +5,7 @@ nothing. What comes behind it leaves the outcome open.
 """
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from typing import Any, Final, TypeVar
 
 import grpc
@@ -21,8 +21,12 @@ from tailrace.proxy.routing.ring import Host
 
 T = TypeVar("T")
 
-CHANNELS_MAX: Final = 1_000
+HOSTS_MAX: Final = 1_000
 """Hosts that a client is connected to; the one that was not used for longest goes."""
+CALLS_A_CONNECTION: Final = 500
+"""Calls with streams of one connection; servers take 1,000 (`proxy.connection.calls.max`)."""
+CONNECTIONS_MAX: Final = 16
+"""Connections to one host; beyond it they share the calls, and gRPC has some wait."""
 
 _TROUBLES: Final = {
     grpc.StatusCode.DEADLINE_EXCEEDED: Trouble.TIMED_OUT,
@@ -32,10 +36,22 @@ _TROUBLES: Final = {
 }
 """Every other status: the call broke."""
 
-_UNCONNECTED: Final = (
+_SETTLED: Final = (
+    grpc.ChannelConnectivity.READY,
     grpc.ChannelConnectivity.TRANSIENT_FAILURE,
     grpc.ChannelConnectivity.SHUTDOWN,
 )
+
+
+class _Connection:
+    """One channel, and how many calls with streams it has."""
+
+    def __init__(self, channel: grpc.aio.Channel) -> None:
+        self.channel = channel
+        self.calls = 0
+
+    def end_call(self) -> None:
+        self.calls -= 1
 
 
 class GrpcTransport(Transport):
@@ -43,68 +59,82 @@ class GrpcTransport(Transport):
 
     def __init__(self, config: ClientConfig) -> None:
         self._config = config
-        self._channels: dict[Host, grpc.aio.Channel] = {}
+        self._hosts: dict[Host, list[_Connection]] = {}
         self._closing = Tasks("proxy_client.channels")
 
     @override
     async def call(self, host: Host, method: Method, request: Message, timeout_s: float) -> Message:
-        channel = await self._connected(host)
-        multicallable: Any = channel.unary_unary(method.path)
+        connection = await self._connected(host)
+        multicallable: Any = connection.channel.unary_unary(method.path)
         answer = await _failing(multicallable(request.SerializeToString(), timeout=timeout_s))
         return _decoded(method, answer)
 
     @override
     async def open(self, host: Host, method: Method) -> Call:
-        channel = await self._connected(host)
+        connection = await self._connected(host)
         assert method.is_response_stream, f"{method.name} has one answer"
+        connection.calls += 1
+        channel = connection.channel
         if method.is_request_stream:
-            return _GrpcCall(method, channel.stream_stream(method.path)())
-        return _OneRequest(method, channel.unary_stream(method.path))
+            call = channel.stream_stream(method.path)()
+            return _GrpcCall(method, call, connection.end_call)
+        return _OneRequest(method, channel.unary_stream(method.path), connection.end_call)
 
     @override
     def forget(self, host: Host) -> None:
-        channel = self._channels.pop(host, None)
-        if channel is not None:
-            self._closing.start(channel.close(self._config.rpc_timeout_ms / 1000), "close")
+        for connection in self._hosts.pop(host, ()):
+            self._close(connection)
 
     @override
     async def close(self) -> None:
         await self._closing.close()
-        channels, self._channels = list(self._channels.values()), {}
-        for channel in channels:
-            await channel.close()
+        hosts, self._hosts = self._hosts, {}
+        for connections in hosts.values():
+            for connection in connections:
+                await connection.channel.close()
 
-    async def _connected(self, host: Host) -> grpc.aio.Channel:
-        """Return a channel to a host once it is connected. Errors: CallFailed (NOT_CONNECTED)."""
-        channel = self._channels.pop(host, None) or self._channel(host)
-        self._channels[host] = channel  # used last
+    def _close(self, connection: _Connection) -> None:
+        grace_s = self._config.rpc_timeout_ms / 1000
+        self._closing.start(connection.channel.close(grace_s), "close")
+
+    async def _connected(self, host: Host) -> _Connection:
+        """Return a connection to a host once it is there. Errors: CallFailed (NOT_CONNECTED)."""
+        connection = self._chosen(host)
+        channel = connection.channel
         state = channel.get_state(try_to_connect=True)
-        if state is grpc.ChannelConnectivity.READY:
-            return channel
         try:
             async with asyncio.timeout(self._config.connect_timeout_ms / 1000):
-                while state is not grpc.ChannelConnectivity.READY:
-                    if state in _UNCONNECTED:
-                        break
+                while state not in _SETTLED:
                     await channel.wait_for_state_change(state)
                     state = channel.get_state(try_to_connect=True)
-                else:
-                    return channel
         except TimeoutError:
             pass
-        if self._channels.get(host) is channel:
-            self.forget(host)
-        raise CallFailed(Trouble.NOT_CONNECTED, f"no connection within {self._within}")
+        if state is grpc.ChannelConnectivity.READY:
+            return connection
+        connections = self._hosts.get(host, [])
+        if connection in connections:
+            connections.remove(connection)
+            self._close(connection)
+            if not connections:
+                del self._hosts[host]
+        within = f"{self._config.connect_timeout_ms} ms (connect.timeout.ms)"
+        raise CallFailed(Trouble.NOT_CONNECTED, f"no connection within {within}")
 
-    @property
-    def _within(self) -> str:
-        return f"{self._config.connect_timeout_ms} ms (connect.timeout.ms)"
+    def _chosen(self, host: Host) -> _Connection:
+        """Return the connection of a host with the fewest calls, a new one if all have many."""
+        if host not in self._hosts and len(self._hosts) >= HOSTS_MAX:
+            self.forget(next(iter(self._hosts)))
+        connections = self._hosts.pop(host, [])
+        self._hosts[host] = connections  # used last
+        least = min(connections, key=lambda each: each.calls, default=None)
+        is_new_wanted = least is None or least.calls >= CALLS_A_CONNECTION
+        if least is None or (is_new_wanted and len(connections) < CONNECTIONS_MAX):
+            least = _Connection(self._channel(host))
+            connections.append(least)
+        return least
 
     def _channel(self, host: Host) -> grpc.aio.Channel:
-        if len(self._channels) >= CHANNELS_MAX:
-            self.forget(next(iter(self._channels)))
         name = f"[{host.name}]" if ":" in host.name else host.name
-        keepalive_ms = self._config.keepalive_ms
         return grpc.aio.insecure_channel(
             f"{name}:{host.port}",
             options=[
@@ -116,7 +146,7 @@ class GrpcTransport(Transport):
                 ("grpc.enable_retries", 0),
                 ("grpc.max_receive_message_length", MESSAGE_BYTES_MAX),
                 ("grpc.max_send_message_length", MESSAGE_BYTES_MAX),
-                ("grpc.keepalive_time_ms", keepalive_ms),
+                ("grpc.keepalive_time_ms", self._config.keepalive_ms),
                 ("grpc.keepalive_timeout_ms", self._config.rpc_timeout_ms),
             ],
         )
@@ -125,9 +155,10 @@ class GrpcTransport(Transport):
 class _GrpcCall(Call):
     """A call with streams in both directions; or in one, once its request is sent."""
 
-    def __init__(self, method: Method, call: Any) -> None:
+    def __init__(self, method: Method, call: Any, on_end: Callable[[], None]) -> None:
         self._method = method
         self._call = call
+        self._on_end: Callable[[], None] | None = on_end
 
     @override
     async def send(self, message: Message) -> None:
@@ -140,38 +171,44 @@ class _GrpcCall(Call):
     @override
     async def receive(self) -> Message | None:
         data = await _failing(self._call.read())
-        if data is grpc.aio.EOF:
-            code = await self._call.code()
-            if code is grpc.StatusCode.OK:
-                return None
-            raise CallFailed(_trouble(code), str(await self._call.details()))
-        return _decoded(self._method, data)
+        if data is not grpc.aio.EOF:
+            return _decoded(self._method, data)
+        code = await self._call.code()
+        if code is grpc.StatusCode.OK:
+            return None
+        raise CallFailed(_trouble(code), str(await self._call.details()))
 
     @override
     def cancel(self) -> None:
-        self._call.cancel()
+        if self._call is not None:
+            self._call.cancel()
+        on_end, self._on_end = self._on_end, None
+        if on_end is not None:
+            on_end()
 
 
 class _OneRequest(_GrpcCall):
     """A call whose one request begins it."""
 
-    def __init__(self, method: Method, begin: Any) -> None:
-        super().__init__(method, None)
+    def __init__(self, method: Method, begin: Any, on_end: Callable[[], None]) -> None:
+        super().__init__(method, None, on_end)
         self._begin = begin
+        self._has_begun = asyncio.Event()
 
     @override
     async def send(self, message: Message) -> None:
         assert self._call is None, "it takes one request"
         self._call = self._begin(message.SerializeToString())
+        self._has_begun.set()
 
     @override
     async def done_sending(self) -> None:
         """Do nothing: the request was all."""
 
     @override
-    def cancel(self) -> None:
-        if self._call is not None:
-            self._call.cancel()
+    async def receive(self) -> Message | None:
+        await self._has_begun.wait()
+        return await super().receive()
 
 
 def _trouble(code: grpc.StatusCode) -> Trouble:

@@ -389,7 +389,7 @@ class ThinClient:
 
     async def segments(self, stream: str) -> list[Segment]:
         """Return the segments of a stream, oldest first. Errors: as `read_last`."""
-        return [_segment(each) for each in (await self._open_client.segments(stream)).segments]
+        return [_segment(each) for each in await self._open_client.segments(stream)]
 
     # ------------------------------------------------------------------ streams
 
