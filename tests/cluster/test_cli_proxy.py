@@ -1,6 +1,9 @@
 """`tailrace proxy` and `tailrace region` on write proxies of two regions."""
 
 import asyncio
+import re
+import signal
+import subprocess
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterator
 from typing import Any
@@ -14,12 +17,13 @@ from tailrace.protocol.proxy.common_pb2 import (
     SERVICE_UNAVAILABLE,
     SUCCESS,
 )
-from tailrace.protocol.proxy.write_proxy_pb2 import StreamRequest, WriteRequest
+from tailrace.protocol.proxy.write_proxy_pb2 import HandshakeRequest, StreamRequest, WriteRequest
 from tailrace.tools.errors import Exit
 from tests.cluster.cli import output, parsed, refusal, tailrace
 from tests.cluster.three_bookies import SESSION_MS, ThreeBookies
 from tests.proxy_client import ProxyCalls, calls
 from tests.proxy_process import WriteProxyUnderTest
+from tests.server_process import TAILRACE
 from tests.zookeeper import ZooKeeperServer
 
 pytestmark = pytest.mark.java  # of ZooKeeper
@@ -186,6 +190,38 @@ def test_a_region_is_stopped_drained_and_started(proxies: ProxiesUnderTest) -> N
         for name, count in zip(regional[:3], (2, 1, 1), strict=True):
             with opened.open_log(name).open_reader() as reader:
                 assert len(reader.read_bulk(10, timeout_s=0)) == count
+
+
+def test_an_interrupted_balance_says_how_far_it_came(proxies: ProxiesUnderTest) -> None:
+    one, two, _ = (each.at for each in proxies.all)
+    names = ["i0", "i1", "i2", "i3"]
+    command = [str(TAILRACE), "proxy", "balance", "-n", proxies.namespace, "--rate", "0.001"]
+
+    async def fill() -> None:
+        async with calls(one) as ask:
+            for name in names:
+                assert (await ask("create", StreamRequest(stream=name))).header.code == SUCCESS
+                assert await code_of(ask, name) == SUCCESS
+
+    async def until_one_moved() -> None:
+        async with calls(two) as ask:
+            request = HandshakeRequest(get_ownerships=True)
+            while not (await ask("handshake", request)).ownerships:  # noqa: ASYNC110
+                await asyncio.sleep(0.05)
+
+    run(fill)
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as running:
+        try:
+            run(until_one_moved)
+            running.send_signal(signal.SIGINT)
+            _, said = running.communicate(timeout=30)
+        finally:
+            running.kill()
+    assert running.returncode == Exit.INTERRUPTED
+    # The first one may have been moved and not been verified yet.
+    assert re.fullmatch(r"interrupted: [01] of 2 streams moved; run it again for the rest\n", said)
+    assert [move["stream"] for move in proxies.moves("balance")] == ["i1"]
+    assert proxies.owned() == {one: 2, two: 2}
 
 
 def test_what_is_refused(proxies: ProxiesUnderTest) -> None:
