@@ -58,6 +58,17 @@ class OwnerConfig:
         64,
         "Streams that are closed side by side when the proxy stops",
     )
+    writers_max: AtLeastOne = setting(
+        "proxy.stream.writer.ids.max",
+        10_000,
+        "Writers with an id that a stream may have; the first record of one more gets"
+        " OVER_CAPACITY",
+    )
+    writer_expiration_ms: AtLeastOne = setting(
+        "proxy.writer.id.expiration.ms",
+        86_400_000,
+        "Time without a record, by the stream's txids, after which a writer id is forgotten, in ms",
+    )
     records_soft_write: int = setting(
         "rpsSoftWriteLimit", -1, "Records a second of a stream, counted above; 0 or less: no limit"
     )

@@ -11,17 +11,18 @@ Source: reference DistributedLog 9.2; StreamImpl.
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tailrace.core.errors import CoreError, OwnershipAcquireFailed
 from tailrace.core.log.writer import LogWriter
 from tailrace.core.runtime.tasks import Tasks
-from tailrace.protocol.distributedlog.record import record_parts
+from tailrace.protocol.distributedlog.record import RecordParts, record_parts
 from tailrace.protocol.ids import TxId
 from tailrace.proxy.owner.codes import StatusCode
 from tailrace.proxy.owner.context import OwnerContext, StreamHome
+from tailrace.proxy.owner.numbered_writes import NumberedWrites, Outcome
 from tailrace.proxy.owner.operations import (
     SUCCESS,
     Answer,
@@ -30,6 +31,7 @@ from tailrace.proxy.owner.operations import (
     Truncate,
     Write,
     WriteBulk,
+    WriterSequence,
     answer_of,
     bulk_answer,
 )
@@ -77,6 +79,7 @@ class Stream:
         self._claiming: asyncio.Task[None] | None = None
         self._steps: set[asyncio.Task[None]] = set()
         """Operations that are tasks."""
+        self._numbered = NumberedWrites(config, context.metrics)
         self._log: Log | None = None
         self._writer: LogWriter | None = None
         self._is_idle = True
@@ -197,7 +200,7 @@ class Stream:
             context.metrics.claims_total += 1
             began_s = self._loop.time()
             self._log = await context.namespace.open_log(self.name)
-            self._writer = writer = await self._log.open_writer(self)
+            self._writer = writer = await self._log.open_writer(self, self._numbered.state)
         except CoreError as error:
             logger.info("stream_not_acquired stream=%s error=%r", self.name, error)
             self._give_up_claim(error)
@@ -243,8 +246,13 @@ class Stream:
 
     def _write(self, number: int, operation: Write, writer: LogWriter) -> None:
         self._is_idle = False
+        txid, payload = self._next_txid(writer), operation.payload
+        if operation.writer is not None:
+            record = record_parts(txid, (payload,), len(payload), operation.values)
+            self._write_numbered(number, operation.writer, [record], writer)
+            return
         try:
-            written = writer.write(self._next_txid(writer), operation.payload, operation.values)
+            written = writer.write(txid, payload, operation.values)
         except CoreError as error:
             self._answer(number, self._answer_of(error))
             self._end_if_dead(writer)
@@ -257,20 +265,49 @@ class Stream:
             return
         self._is_idle = False
         txid = self._next_txid(writer)
-        written = writer.append_many(
-            [record_parts(txid, (each,), len(each)) for each in operation.payloads]
-        )
+        records = [record_parts(txid, (each,), len(each)) for each in operation.payloads]
+        if operation.writer is not None:
+            self._write_numbered(number, operation.writer, records, writer)
+            return
+        written = writer.append_many(records)
         self._end_if_dead(writer)
-        left = len(written)
+        self._answer_when_done(number, written)
+
+    def _write_numbered(
+        self, number: int, first: WriterSequence, records: list[RecordParts], writer: LogWriter
+    ) -> None:
+        outcomes = self._numbered.write(writer, first, records)
+        self._end_if_dead(writer)
+        if isinstance(outcomes, Answer):
+            self._answer(number, outcomes)
+        else:
+            self._answer_when_done(number, outcomes)
+
+    def _answer_when_done(self, number: int, outcomes: Sequence[Outcome]) -> None:
+        """Answer a write when there is an answer for each of its records."""
+        on_way = [each for each in outcomes if not isinstance(each, Answer)]
+        left = len(on_way)
+        if not left:
+            self._answer_write(number, outcomes)
 
         def on_done(_: "asyncio.Future[DLSN]") -> None:
             nonlocal left
             left -= 1
             if not left:
-                self._answer(number, bulk_answer(tuple(map(self._written, written))))
+                self._answer_write(number, outcomes)
 
-        for each in written:
+        for each in on_way:
             each.add_done_callback(on_done)
+
+    def _answer_write(self, number: int, outcomes: Sequence[Outcome]) -> None:
+        unanswered = self._unanswered.get(number)
+        if unanswered is None:
+            return
+        each = tuple(o if isinstance(o, Answer) else self._written(o) for o in outcomes)
+        operation = unanswered.operation
+        if isinstance(operation, Write | WriteBulk) and operation.writer is not None:
+            self._numbered.settle(operation.writer.writer_id)
+        self._answer(number, bulk_answer(each) if isinstance(operation, WriteBulk) else each[0])
 
     def _end_if_dead(self, writer: LogWriter) -> None:
         """Let the stream go if its writer was stopped without a word, as by its namespace."""
