@@ -10,7 +10,6 @@ import asyncio
 from typing import Final
 
 from tailrace.core.errors import CorruptData, LedgerNotFound
-from tailrace.core.log.context import LogContext
 from tailrace.core.log.entries import control_records
 from tailrace.core.log.owner import DeltaState
 from tailrace.core.log.recovery import OpenSegment, read_index, read_snapshot
@@ -22,7 +21,7 @@ from tailrace.protocol.bookkeeper.entry import Entry
 from tailrace.protocol.errors import DecodeError
 from tailrace.protocol.ids import EntryId
 
-_FIRST_SCAN: Final = 8
+_FIRST_SCAN: Final = 2
 _SCAN_BYTES: Final = 1024 * 1024
 """Entries that are read together have about so many bytes, each counted as `ENTRY_COST_BYTES` more;
 the first ones tell how large they are."""
@@ -34,7 +33,7 @@ _TURN_BYTES: Final = 64 * 1024
 
 
 async def restore_deltas(
-    segments: SegmentList, open_segment: OpenSegment, state: DeltaState, context: LogContext
+    segments: SegmentList, open_segment: OpenSegment, state: DeltaState, now_ms: int
 ) -> bool:
     """Give the state what it had at the end of the log; all segments are completed.
 
@@ -45,8 +44,9 @@ async def restore_deltas(
     entries for each segment that is passed over.
     """
     for segment in reversed(segments.segments):
-        if _is_too_old(segment, state, context):
-            break
+        if segment.completion_time_ms < now_ms - state.keep_ms:
+            state.restore(None)  # what lies before counts no more
+            return True
         try:
             found = await _find(segment, await open_segment(segment))
         except LedgerNotFound:
@@ -56,15 +56,8 @@ async def restore_deltas(
         if found is not None:
             await _give(segment, found, state)
             return True
-    else:
-        state.restore(None)
-        return False
     state.restore(None)
-    return True
-
-
-def _is_too_old(segment: SegmentMetadata, state: DeltaState, context: LogContext) -> bool:
-    return segment.completion_time_ms < context.clock.now_ms() - state.keep_ms
+    return False
 
 
 async def _give(segment: SegmentMetadata, found: FoundDeltas, state: DeltaState) -> None:

@@ -224,10 +224,11 @@ class LogWriting:
     async def _restore(self, state: SegmentState) -> None:
         open_ledger = self._home.open_ledger
         if isinstance(state, DeltaState):
-            is_found = await restore_deltas(self.segments, open_ledger, state, self._context)
+            now_ms = self._context.clock.now_ms()
+            is_found = await restore_deltas(self.segments, open_ledger, state, now_ms)
             if not is_found and not self._known.is_whole:
                 await self._known.load_older()
-                await restore_deltas(self.segments, open_ledger, state, self._context)
+                await restore_deltas(self.segments, open_ledger, state, now_ms)
             return
         found = await find_state(self.segments, open_ledger)
         if found is None and not self._known.is_whole:
