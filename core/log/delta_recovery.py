@@ -39,14 +39,14 @@ async def restore_deltas(
 
     False: none of these segments tells, and the state is as before the first record; older ones may
     tell. Errors: CorruptData, EntryNotFound: an entry that may tell is not readable;
-    BookieUnavailable; what `state.restore` raises for a snapshot of another kind of owner.
+    BookieUnavailable; DLIllegalState: another kind of owner keeps its state there.
     Cost: one entry after a clean end; after a crash as much as lies between two snapshots; two
     entries for each segment that is passed over.
     """
+    state.restore(None)
     for segment in reversed(segments.segments):
         if segment.completion_time_ms < now_ms - state.keep_ms:
-            state.restore(None)  # what lies before counts no more
-            return True
+            return True  # what lies before counts no more
         try:
             found = await _find(segment, await open_segment(segment))
         except LedgerNotFound:
@@ -56,12 +56,12 @@ async def restore_deltas(
         if found is not None:
             await _give(segment, found, state)
             return True
-    state.restore(None)
     return False
 
 
 async def _give(segment: SegmentMetadata, found: FoundDeltas, state: DeltaState) -> None:
-    state.restore(found.snapshot)
+    for _ in state.restoring(found.snapshot):
+        await asyncio.sleep(0)
     given = 0
     for delta in found.deltas:
         given += len(delta.body)

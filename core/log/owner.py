@@ -1,6 +1,6 @@
 """What the owner of a log implements to hear of its records and to keep its state with them."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Protocol, runtime_checkable
 
 from tailrace.core.errors import CoreError
@@ -61,8 +61,9 @@ class DeltaState(SegmentState, Protocol):
 
     What the records of an entry change is written with them, in the entry; snapshots come often
     enough that the next owner reads a bounded part of one segment (`state_deltas.py`). At open:
-    `restore`, then `apply` of each delta behind that snapshot, in order. `snapshot` is never empty:
-    a segment that does not begin with one is another owner's and changes nothing.
+    `restore(None)`, then `restoring` a snapshot if there is one, and `apply` of each delta behind
+    it, in order. `snapshot` is never empty: a segment that does not begin with one is another
+    owner's and changes nothing.
     """
 
     @property
@@ -71,6 +72,12 @@ class DeltaState(SegmentState, Protocol):
 
     def delta(self) -> bytes:
         """Return what the entry changes that was observed last; b"" for nothing."""
+
+    def restoring(self, snapshot: bytes) -> Iterator[None]:
+        """Restore a snapshot in steps, between which the loop turns.
+
+        Errors: CorruptData; DLIllegalState: it is another kind of owner's.
+        """
 
     def apply(self, lssn: int, entry_id: EntryId, txid: TxId, delta: memoryview) -> None:
         """Take note of what an entry changed; `txid`: that of its last record.

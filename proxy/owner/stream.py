@@ -34,6 +34,7 @@ from tailrace.proxy.owner.operations import (
     WriterSequence,
     answer_of,
     bulk_answer,
+    written_answer,
 )
 from tailrace.proxy.owner.stream_state import (
     Command,
@@ -257,7 +258,7 @@ class Stream:
             self._answer(number, self._answer_of(error))
             self._end_if_dead(writer)
         else:
-            written.add_done_callback(lambda done: self._answer(number, self._written(done)))
+            written.add_done_callback(lambda _: self._answer_write(number, [written]))
 
     def _write_bulk(self, number: int, operation: WriteBulk, writer: LogWriter) -> None:
         if not operation.payloads:
@@ -303,7 +304,8 @@ class Stream:
         unanswered = self._unanswered.get(number)
         if unanswered is None:
             return
-        each = tuple(o if isinstance(o, Answer) else self._written(o) for o in outcomes)
+        own = self._context.location
+        each = tuple(o if isinstance(o, Answer) else written_answer(o, own) for o in outcomes)
         operation = unanswered.operation
         if isinstance(operation, Write | WriteBulk) and operation.writer is not None:
             self._numbered.settle(operation.writer.writer_id)
@@ -313,18 +315,6 @@ class Stream:
         """Let the stream go if its writer was stopped without a word, as by its namespace."""
         if writer.error is not None:
             self._do(self._machine.on(StreamEvent.FAILED))
-
-    def _written(self, done: "asyncio.Future[DLSN]") -> Answer:
-        if done.cancelled():
-            return Answer(StatusCode.WRITE_CANCELLED_EXCEPTION, "the write was cancelled")
-        error = done.exception()
-        if error is None:
-            return Answer(StatusCode.SUCCESS, dlsn=done.result())
-        if isinstance(error, OwnershipAcquireFailed):  # FOUND would say: not written
-            return Answer(StatusCode.LOCKING_EXCEPTION, str(error))
-        if isinstance(error, CoreError):
-            return self._answer_of(error)
-        return Answer(StatusCode.UNEXPECTED, repr(error))
 
     def _heartbeat(self, number: int, operation: Heartbeat, writer: LogWriter) -> None:
         if not (operation.to_readers or self._is_idle):

@@ -21,7 +21,7 @@ What waits is in `_unsent`, in order, and counts only for which number is next.
 
 import struct
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import Final, NamedTuple
@@ -42,6 +42,8 @@ _HEAD: Final = struct.Struct(">qqB")
 _RUN: Final = struct.Struct(">qIqqI")
 _DELTA_RUN: Final = struct.Struct(">qII")
 _RUNS_BYTES: Final = RUNS_KEPT * _RUN.size
+_STEP_WRITERS: Final = 1_000
+"""Writers of a snapshot that are restored in one turn of the loop."""
 
 ONE_RUN_BYTES_MAX: Final = 128
 """Above what a delta of one run adds to an entry, with its magic and its record's header."""
@@ -220,24 +222,46 @@ class WriterState:
         return b"".join(parts)
 
     def restore(self, snapshot: bytes | None) -> None:
-        """Begin with a snapshot; None: without a writer.
+        """Forget all writers; a snapshot is for `restoring`."""
+        assert snapshot is None, "a snapshot of writers is restored in steps"
+        self._known.clear()
+
+    def restoring(self, snapshot: bytes) -> Iterator[None]:
+        """Take over the writers of a snapshot, some in each step.
 
         Errors: DLIllegalState: the stream has an owner of another kind; CorruptData.
         """
-        self._known = {}
-        if snapshot is None:
-            return
         if not snapshot.startswith(_MAGIC):
             raise DLIllegalState(
                 "the stream keeps the state of another kind of owner, as a Kafka partition's does:"
                 " it is written through that one only"
             )
-        try:
-            self._known = _read_snapshot(memoryview(snapshot))
-        except (struct.error, IndexError) as error:
-            raise CorruptData(f"a snapshot of writers: {error}") from error
+        view, at, restored = memoryview(snapshot), len(_MAGIC), 0
+        while at < len(view):
+            try:
+                at = self._restore_writer(view, at)
+            except (struct.error, IndexError) as error:
+                raise CorruptData(f"a snapshot of writers, at byte {at}: {error}") from error
+            restored += 1
+            if restored % _STEP_WRITERS == 0:
+                yield
 
     # ------------------------------------------------------------------ inside
+
+    def _restore_writer(self, view: memoryview, at: int) -> int:
+        """Take over the writer at a byte; return where the next is.
+
+        Errors: struct.error, IndexError.
+        """
+        end = at + 1 + view[at]
+        sequence, txid, runs = _HEAD.unpack_from(view, end)
+        runs_at = end + _HEAD.size
+        next_at: int = runs_at + runs * _RUN.size
+        if next_at > len(view):
+            raise IndexError("its last writer is cut")
+        known = _Known(sequence, txid, bytes(view[runs_at:next_at]))
+        self._known[bytes(view[at + 1 : end])] = known
+        return next_at
 
     def _take_runs(self, first: int, records: Sequence[RecordParts]) -> list[_Run]:
         """Return the runs of an entry whose first record has index `first`."""
@@ -328,19 +352,3 @@ def _read_delta(delta: memoryview) -> list[_Run]:
             raise BadLength(f"a run of {count} records from {sequence} on of {writer_id!r}")
         runs.append(_Run(writer_id, sequence, count, slot))
     return runs
-
-
-def _read_snapshot(view: memoryview) -> dict[bytes, _Known]:
-    """Return the writers of a snapshot. Errors: struct.error, IndexError."""
-    known: dict[bytes, _Known] = {}
-    at = len(_MAGIC)
-    while at < len(view):
-        start = at + 1
-        end = start + view[at]
-        sequence, txid, runs = _HEAD.unpack_from(view, end)
-        runs_at = end + _HEAD.size
-        at = runs_at + runs * _RUN.size
-        if at > len(view):
-            raise IndexError("the last writer is cut")
-        known[bytes(view[start:end])] = _Known(sequence, txid, bytes(view[runs_at:at]))
-    return known

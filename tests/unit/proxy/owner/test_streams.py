@@ -438,6 +438,8 @@ def test_a_timeout_that_the_pause_between_claims_would_reach_is_refused() -> Non
     with pytest.raises(ValueError, match="server_service_timeout_ms"):
         OwnerConfig(service_timeout_ms=1000)
     assert OwnerConfig(service_timeout_ms=1000, claim_pause_ms=999).service_timeout_ms == 1000
+    with pytest.raises(ValueError, match=r"proxy\.stream\.writer\.ids\.max"):
+        OwnerConfig(writers_max=10_001)
 
 
 def test_numbers_move(run: Run) -> None:
