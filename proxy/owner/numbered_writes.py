@@ -54,6 +54,9 @@ class NumberedWrites:
         An answer alone is for all of them: nothing was written. Shape: at least one record.
         Errors: none. Cost: as `LogWriter.append_many`.
         """
+        if writer.error is not None:  # what was on its way may not be in the log
+            reason = f"the stream's writer stopped: {writer.error}"
+            return Answer(StatusCode.STREAM_UNAVAILABLE, reason)
         writer_id, sequence = first
         txid = records[0][0]
         expected = self.state.next_sequence(writer_id, txid)

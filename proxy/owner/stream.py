@@ -270,9 +270,8 @@ class Stream:
         if operation.writer is not None:
             self._write_numbered(number, operation.writer, records, writer)
             return
-        written = writer.append_many(records)
+        self._answer_when_done(number, writer.append_many(records))
         self._end_if_dead(writer)
-        self._answer_when_done(number, written)
 
     def _write_numbered(
         self, number: int, first: WriterSequence, records: list[RecordParts], writer: LogWriter

@@ -12,7 +12,7 @@ from tailrace.protocol.distributedlog.record_set import pack_record_set
 from tailrace.proxy.owner.codes import StatusCode
 from tailrace.proxy.owner.operations import WriterSequence
 from tests.unit.core.ledger.fake_bookie import no_fault
-from tests.unit.core.log.world import Listener, settle, write
+from tests.unit.core.log.world import Listener, RecordState, settle, write
 from tests.unit.proxy.owner.test_stream import refuse_adds
 from tests.unit.proxy.owner.world import Proxy, ProxyWorld, codes, new_stream, payloads_of
 from tests.unit.proxy.owner.world import run as run_in_virtual_time
@@ -250,6 +250,46 @@ def test_a_write_that_failed_does_not_take_its_number(run: Run) -> None:
         assert await streams.write("s", b"a", writer=w(0)) == first
         await streams.close()
         assert await payloads_of(world) == [b"a", b"b"]
+
+    run(story)
+
+
+def test_what_was_on_its_way_when_the_writer_stopped_is_not_known(run: Run) -> None:
+    """Its namespace stops it without a word: the record was sent, and is not in the log."""
+
+    async def story(world: ProxyWorld) -> None:
+        await new_stream(world)
+        proxy = Proxy(world, 1)
+        await proxy.streams.write("s", b"a", writer=w(0))
+        world.bookie.hold()
+        lost = proxy.streams.write("s", b"b", writer=w(1))
+        await settle()
+        writer = (await proxy.namespace.open_log("s")).writer
+        assert writer is not None
+        await writer.abort()
+        assert (await lost).code is not SUCCESS
+        again = await proxy.streams.write("s", b"b", writer=w(1))
+        assert again.code is not SUCCESS
+        await proxy.streams.close()
+
+    run(story)
+
+
+def test_the_stream_of_another_kind_of_owner_is_refused(run: Run) -> None:
+    async def story(world: ProxyWorld) -> None:
+        log = await new_stream(world)
+        writer = await log.open_writer(Listener(), RecordState())
+        await write(writer, world.clock.now_ms())
+        await writer.roll()
+        await writer.close()
+        streams = Proxy(world, 1).streams
+        for number in (None, w(0)):
+            answer = await streams.write("s", b"x", writer=number)
+            assert answer.code is StatusCode.ILLEGAL_STATE
+            assert "another kind of owner" in answer.error
+            await asyncio.sleep(2)
+        await streams.close()
+        assert len(await payloads_of(world)) == 1
 
     run(story)
 

@@ -438,6 +438,9 @@ def test_a_timeout_that_the_pause_between_claims_would_reach_is_refused() -> Non
     with pytest.raises(ValueError, match="server_service_timeout_ms"):
         OwnerConfig(service_timeout_ms=1000)
     assert OwnerConfig(service_timeout_ms=1000, claim_pause_ms=999).service_timeout_ms == 1000
+
+
+def test_more_writer_ids_than_a_snapshot_may_have_are_refused() -> None:
     with pytest.raises(ValueError, match=r"proxy\.stream\.writer\.ids\.max"):
         OwnerConfig(writers_max=10_001)
 
