@@ -1,6 +1,5 @@
 """Read proxies over a real namespace, in virtual time: no waiting, and a hang is a Deadlock."""
 
-import asyncio
 from contextlib import aclosing
 from typing import Any, NamedTuple
 
