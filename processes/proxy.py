@@ -1,13 +1,14 @@
-"""One process that is a write proxy of a cluster. `tailrace proxy write`.
+"""One process that is a proxy of a cluster. `tailrace proxy write`, `tailrace proxy read`.
 
 Order of the start: the port is taken -> session with ZooKeeper -> the cluster is there -> the
 namespace is bound to it -> the port is served -> registered -> the ready line. The end: no new
 stream is taken, the registration goes, the streams are completed and let go while their requests
-are answered, then the port closes. kill -9 is safe at any point. A lost session stops nothing: the
+are answered, then the port closes; a read proxy ends its reads instead. kill -9 is safe at any point. A lost session stops nothing: the
 proxy writes on what it has, and registers again by itself.
 """
 
-from collections.abc import AsyncIterator
+import asyncio
+from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import NamedTuple
 
@@ -15,7 +16,7 @@ import msgspec
 
 from tailrace.broker.cluster.paths import ClusterPaths
 from tailrace.broker.listeners import Endpoint
-from tailrace.core.errors import CoreError, NodeExists, NoNode, Unavailable
+from tailrace.core.log.config import LogConfig
 from tailrace.core.log.open_namespace import NamespaceOptions, OpenNamespace, open_namespace
 from tailrace.core.metadata.cluster import check_cluster
 from tailrace.core.metadata.uri import parse_uri
@@ -24,14 +25,19 @@ from tailrace.core.runtime.metrics import Metrics
 from tailrace.core.runtime.task_health import task_health
 from tailrace.processes.cluster_namespace import Connecting, bind, granted_ms, register_numbers
 from tailrace.processes.health_http import serve_health
-from tailrace.processes.lifecycle import Remedies, Serving, run_process
-from tailrace.processes.proxy_config import ProxyProcessConfig
+from tailrace.processes.lifecycle import run_process
+from tailrace.processes.proxy_config import (
+    ProxyProcessConfig,
+    ReadProxyConfig,
+    WriteProxyConfig,
+)
 from tailrace.processes.proxy_locks import OwnLocks
-from tailrace.processes.topic_streams import TopicStreams
-from tailrace.protocol.proxy.methods import PROXY_ADMIN, WRITE_PROXY
+from tailrace.processes.topic_streams import TopicStreams, log_of
+from tailrace.protocol.proxy.methods import PROXY_ADMIN, READ_PROXY, WRITE_PROXY
 from tailrace.proxy.owner.config import proxy_log_config
 from tailrace.proxy.owner.location import ProxyLocation
 from tailrace.proxy.owner.streams import Streams
+from tailrace.proxy.reading.read_service import ReadService
 from tailrace.proxy.routing import members
 from tailrace.proxy.routing.members import MemberNode, MemberRegistration
 from tailrace.proxy.routing.regions import region_of
@@ -43,15 +49,15 @@ from tailrace.proxy.service.write_service import WriteService
 
 
 class RunningProxy(NamedTuple):
-    """What runs: for the process that waits for its end, and for tests in one process."""
+    """What runs: for the process that waits for its end."""
 
     told: Endpoint
     """Where clients connect to."""
-    streams: Streams
-    locks: OwnLocks
+    failures: Mapping[asyncio.Future[None], str]
+    """What ends it besides a signal, as in `Serving`."""
 
 
-def run(config: ProxyProcessConfig) -> int:
+def run_write(config: WriteProxyConfig) -> int:
     """Run until SIGTERM or SIGINT and return the process' exit code.
 
     Prints `ready: proxy=HOST:PORT` on stdout once the first request would be answered and clients
@@ -61,9 +67,15 @@ def run(config: ProxyProcessConfig) -> int:
     return run_process(process, _serving, _remedies(config), config.log_level)
 
 
+def run_read(config: ReadProxyConfig) -> int:
+    """Do the same for a read proxy."""
+    process = read_proxy_process(config, SystemClock(), Metrics())
+    return run_process(process, _serving, _remedies(config), config.log_level)
+
+
 @asynccontextmanager
 async def write_proxy_process(
-    config: ProxyProcessConfig, clock: Clock, metrics: Metrics
+    config: WriteProxyConfig, clock: Clock, metrics: Metrics
 ) -> AsyncIterator[RunningProxy]:
     """Run a write proxy that is registered; drain and close it at the end of the block.
 
@@ -71,20 +83,10 @@ async def write_proxy_process(
     other ledgers), CorruptData, OSError (address in use).
     """
     async with AsyncExitStack() as stack:
-        server = GrpcServer(config.grpc)
-        stack.push_async_callback(server.close)
-        at = config.address.at
-        told = config.address.told(server.bind(at.host, at.port))
+        server, told = _take_port(config, stack)
         location = ProxyLocation(config.address.shard, told.host, told.port)
-        connecting = Connecting(config.session_timeout_ms, config.answer_within_ms)
-        await bind(config.metadata_uri, config.namespace_uri, connecting)
-        options = _options(config, location)
-        opened = await stack.enter_async_context(
-            open_namespace(config.namespace_uri, options, clock)
-        )
-        await check_cluster(opened.ledger_store, opened.binding.bk_ledgers_path)
-        register_numbers(opened, metrics)
-        task_health().register(metrics)
+        log = proxy_log_config(config.log, location)
+        opened = await _open(config, log, clock, metrics, stack)
         timeout_ms = granted_ms(opened.store, config.session_timeout_ms)
         locks = OwnLocks(opened.store, clock, timeout_ms)
         streams = Streams(
@@ -100,18 +102,56 @@ async def write_proxy_process(
         writes = WriteService(streams, location, config.write, reserved.reason)
         server.add(WRITE_PROXY, writes)
         server.add(PROXY_ADMIN, AdminService(streams, writes))
-        await serve_health(config.http, metrics, stack)
-        stack.push_async_callback(server.close)
-        await server.start()
+        await _serve(config, server, metrics, stack)
         stack.push_async_callback(streams.close)
-        await _join(opened, location, config.address.region, streams, stack)
+        await _follow_stops(opened, location, config.address.region, streams, stack)
+        await _register(opened, members.WRITE_PROXIES, location, config.address.region, stack)
         stack.push_async_callback(_begin_drain, server, streams)
-        yield RunningProxy(told, streams, locks)
+        yield RunningProxy(told, {locks.taken: ""})
 
 
-def _options(config: ProxyProcessConfig, location: ProxyLocation) -> NamespaceOptions:
-    return NamespaceOptions(
-        log=proxy_log_config(config.log, location),
+@asynccontextmanager
+async def read_proxy_process(
+    config: ReadProxyConfig, clock: Clock, metrics: Metrics
+) -> AsyncIterator[RunningProxy]:
+    """Run a read proxy that is registered; end its reads and close it at the end of the block.
+
+    Errors: as `write_proxy_process`.
+    """
+    async with AsyncExitStack() as stack:
+        server, told = _take_port(config, stack)
+        opened = await _open(config, config.log, clock, metrics, stack)
+        service = ReadService(opened.logs, clock, config.read, log_of)
+        metrics.register("proxy_read", service.metrics)
+        server.add(READ_PROXY, service)
+        await _serve(config, server, metrics, stack)
+        stack.push_async_callback(service.close)
+        location = ProxyLocation(config.address.shard, told.host, told.port)
+        await _register(opened, members.READ_PROXIES, location, config.address.region, stack)
+        stack.push_async_callback(server.stop_serving)
+        yield RunningProxy(told, {})
+
+
+def _take_port(config: ProxyProcessConfig, stack: AsyncExitStack) -> tuple[GrpcServer, Endpoint]:
+    """Return a server that has its port, and where clients connect to."""
+    server = GrpcServer(config.grpc)
+    stack.push_async_callback(server.close)
+    at = config.address.at
+    return server, config.address.told(server.bind(at.host, at.port))
+
+
+async def _open(
+    config: ProxyProcessConfig,
+    log: LogConfig,
+    clock: Clock,
+    metrics: Metrics,
+    stack: AsyncExitStack,
+) -> OpenNamespace:
+    """Open the namespace, bound to the cluster, until the stack closes; show its numbers."""
+    connecting = Connecting(config.session_timeout_ms, config.answer_within_ms)
+    await bind(config.metadata_uri, config.namespace_uri, connecting)
+    options = NamespaceOptions(
+        log=log,
         ledgers=config.ledgers,
         bookies=config.bookies,
         cold=config.cold,
@@ -119,36 +159,57 @@ def _options(config: ProxyProcessConfig, location: ProxyLocation) -> NamespaceOp
         answer_within_ms=config.answer_within_ms,
         ledger_servers=parse_uri(config.metadata_uri).hosts,
     )
+    opening = open_namespace(config.namespace_uri, options, clock)
+    opened = await stack.enter_async_context(opening)
+    await check_cluster(opened.ledger_store, opened.binding.bk_ledgers_path)
+    register_numbers(opened, metrics)
+    task_health().register(metrics)
+    return opened
 
 
-async def _join(
+async def _serve(
+    config: ProxyProcessConfig, server: GrpcServer, metrics: Metrics, stack: AsyncExitStack
+) -> None:
+    await serve_health(config.http, metrics, stack)
+    stack.push_async_callback(server.close)
+    await server.start()
+
+
+async def _follow_stops(
     opened: OpenNamespace,
     location: ProxyLocation,
     region: str,
     streams: Streams,
     stack: AsyncExitStack,
 ) -> None:
-    """Have clients find the proxy until the stack closes.
+    """Have the proxy take no new stream while its region is stopped, until the stack closes.
 
-    It knows before whether its region is stopped. `region` "": the one that the host's name says.
+    `region` "": the one that the host's name says.
     """
     place = region or region_of(Host(location.host, location.port))
 
     def on_stops(stopped: frozenset[str]) -> None:
-        streams.is_region_stopped = place in stopped
+        streams.set_region_stopped(stopped=place in stopped)
 
     watch = StopWatch(opened.store, opened.uri.root, on_stops)
     stack.push_async_callback(watch.close)
     await watch.start()
-    registration = MemberRegistration(
-        opened.store,
-        f"{opened.uri.root}/{members.WRITE_PROXIES}",
-        MemberNode(
-            service_endpoint=members.Endpoint(location.host, location.port),
-            shard=location.shard,
-            region=region or msgspec.UNSET,
-        ),
+
+
+async def _register(
+    opened: OpenNamespace,
+    server_set: str,
+    location: ProxyLocation,
+    region: str,
+    stack: AsyncExitStack,
+) -> None:
+    """Have clients find the proxy until the stack closes."""
+    node = MemberNode(
+        service_endpoint=members.Endpoint(location.host, location.port),
+        shard=location.shard,
+        region=region or msgspec.UNSET,
     )
+    registration = MemberRegistration(opened.store, f"{opened.uri.root}/{server_set}", node)
     stack.push_async_callback(registration.close)
     await registration.register()
 
@@ -160,7 +221,7 @@ async def _begin_drain(server: GrpcServer, streams: Streams) -> None:
 
 
 def _serving(running: RunningProxy) -> Serving:
-    return Serving(f"ready: proxy={running.told}\n", {running.locks.taken: ""})
+    return Serving(f"ready: proxy={running.told}\n", running.failures)
 
 
 def _remedies(config: ProxyProcessConfig) -> Remedies:

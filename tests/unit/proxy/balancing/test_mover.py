@@ -174,7 +174,7 @@ def test_a_target_that_takes_no_stream_is_a_failure(run: Run) -> None:
         cluster = Cluster(world)
         await cluster.own("s", "t")
         cluster.two.streams.set_accept_new_stream(accepts=False)
-        cluster.three.streams.is_region_stopped = True
+        cluster.three.streams.set_region_stopped(stopped=True)
         moved = await cluster.move(to(2), to(3, "t"))
         assert [each.failure.split(":")[1] for each in moved] == [
             " SERVICE_UNAVAILABLE",

@@ -440,6 +440,11 @@ def test_a_timeout_that_the_pause_between_claims_would_reach_is_refused() -> Non
     assert OwnerConfig(service_timeout_ms=1000, claim_pause_ms=999).service_timeout_ms == 1000
 
 
+def test_more_writer_ids_than_a_snapshot_may_have_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"proxy\.stream\.writer\.ids\.max"):
+        OwnerConfig(writers_max=10_001)
+
+
 def test_numbers_move(run: Run) -> None:
     async def story(world: ProxyWorld) -> None:
         await new_stream(world)
@@ -515,7 +520,7 @@ def test_a_stopped_region_serves_what_it_has(run: Run) -> None:
             await new_stream(world, name)
         one, two = Proxy(world, 1), Proxy(world, 2)
         await one.streams.write("s", b"a")
-        one.streams.is_region_stopped = True
+        one.streams.set_region_stopped(stopped=True)
         assert (await one.streams.write("s", b"b")).code is StatusCode.SUCCESS
         refused = [
             await one.streams.write("t", b"c"),
@@ -526,7 +531,7 @@ def test_a_stopped_region_serves_what_it_has(run: Run) -> None:
         assert (await two.streams.write("t", b"c")).code is StatusCode.SUCCESS
         await one.streams.release("s")
         assert (await one.streams.write("s", b"d")).code is StatusCode.REGION_UNAVAILABLE
-        one.streams.is_region_stopped = False
+        one.streams.set_region_stopped(stopped=False)
         assert (await one.streams.write("s", b"d")).code is StatusCode.SUCCESS
         for proxy in (one, two):
             await proxy.streams.close()
