@@ -22,7 +22,7 @@ from tailrace.protocol.distributedlog.record import RecordParts, record_parts
 from tailrace.protocol.ids import TxId
 from tailrace.proxy.owner.codes import StatusCode
 from tailrace.proxy.owner.context import OwnerContext, StreamHome
-from tailrace.proxy.owner.numbered_writes import NumberedWrites, Outcome
+from tailrace.proxy.owner.numbered_writes import NumberedWrites, Outcome, written_answer
 from tailrace.proxy.owner.operations import (
     SUCCESS,
     Answer,
@@ -34,7 +34,6 @@ from tailrace.proxy.owner.operations import (
     WriterSequence,
     answer_of,
     bulk_answer,
-    written_answer,
 )
 from tailrace.proxy.owner.stream_state import (
     Command,
