@@ -3,8 +3,8 @@
 Order of the start: the port is taken -> session with ZooKeeper -> the cluster is there -> the
 namespace is bound to it -> the port is served -> registered -> the ready line. The end: no new
 stream is taken, the registration goes, the streams are completed and let go while their requests
-are answered, then the port closes; a read proxy ends its reads instead. kill -9 is safe at any point. A lost session stops nothing: the
-proxy writes on what it has, and registers again by itself.
+are answered (a read proxy ends its reads), then the port closes. kill -9 is safe at any point. A
+lost session stops nothing: a proxy goes on with what it has, and registers again by itself.
 """
 
 import asyncio
@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from tailrace.broker.cluster.paths import ClusterPaths
 from tailrace.broker.listeners import Endpoint
+from tailrace.core.errors import CoreError, NodeExists, NoNode, Unavailable
 from tailrace.core.log.config import LogConfig
 from tailrace.core.log.open_namespace import NamespaceOptions, OpenNamespace, open_namespace
 from tailrace.core.metadata.cluster import check_cluster
@@ -23,7 +24,7 @@ from tailrace.core.runtime.metrics import Metrics
 from tailrace.core.runtime.task_health import task_health
 from tailrace.processes.cluster_namespace import Connecting, bind, granted_ms, register_numbers
 from tailrace.processes.health_http import serve_health
-from tailrace.processes.lifecycle import run_process
+from tailrace.processes.lifecycle import Remedies, Serving, run_process
 from tailrace.processes.proxy_config import (
     ProxyProcessConfig,
     ReadProxyConfig,
@@ -37,6 +38,7 @@ from tailrace.proxy.owner.location import ProxyLocation
 from tailrace.proxy.owner.streams import Streams
 from tailrace.proxy.reading.read_service import ReadService
 from tailrace.proxy.routing import members
+from tailrace.proxy.routing.members import MemberNode, MemberRegistration
 from tailrace.proxy.service.grpc_server import GrpcServer
 from tailrace.proxy.service.write_service import WriteService
 
@@ -164,3 +166,42 @@ async def _serve(
     await serve_health(config.http, metrics, stack)
     stack.push_async_callback(server.close)
     await server.start()
+
+
+async def _register(
+    opened: OpenNamespace, server_set: str, location: ProxyLocation, stack: AsyncExitStack
+) -> None:
+    """Have clients find the proxy until the stack closes."""
+    registration = MemberRegistration(
+        opened.store,
+        f"{opened.uri.root}/{server_set}",
+        MemberNode(
+            service_endpoint=members.Endpoint(location.host, location.port), shard=location.shard
+        ),
+    )
+    stack.push_async_callback(registration.close)
+    await registration.register()
+
+
+async def _begin_drain(server: GrpcServer, streams: Streams) -> None:
+    """Take no new stream; say so to those who ask."""
+    streams.set_accept_new_stream(accepts=False)
+    await server.stop_serving()
+
+
+def _serving(running: RunningProxy) -> Serving:
+    return Serving(f"ready: proxy={running.told}\n", running.failures)
+
+
+def _remedies(config: ProxyProcessConfig) -> Remedies:
+    return Remedies(
+        {
+            Unavailable: f"is ZooKeeper running at {config.metadata_uri}?",
+            NoNode: f"tailrace cluster init --metadata {config.metadata_uri}",
+            NodeExists: "give the --metadata that the namespace is bound to, or another "
+            "--namespace",
+            OSError: f"check that {config.address.listener} is free, or give another --listen",
+            CoreError: "",
+        },
+        otherwise="nothing was changed; see the log lines above",
+    )
