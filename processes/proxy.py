@@ -3,8 +3,8 @@
 Order of the start: the port is taken -> session with ZooKeeper -> the cluster is there -> the
 namespace is bound to it -> the port is served -> registered -> the ready line. The end: no new
 stream is taken, the registration goes, the streams are completed and let go while their requests
-are answered, then the port closes; a read proxy ends its reads instead. kill -9 is safe at any point. A lost session stops nothing: the
-proxy writes on what it has, and registers again by itself.
+are answered (a read proxy ends its reads), then the port closes. kill -9 is safe at any point. A
+lost session stops nothing: a proxy goes on with what it has, and registers again by itself.
 """
 
 import asyncio
@@ -16,6 +16,7 @@ import msgspec
 
 from tailrace.broker.cluster.paths import ClusterPaths
 from tailrace.broker.listeners import Endpoint
+from tailrace.core.errors import CoreError, NodeExists, NoNode, Unavailable
 from tailrace.core.log.config import LogConfig
 from tailrace.core.log.open_namespace import NamespaceOptions, OpenNamespace, open_namespace
 from tailrace.core.metadata.cluster import check_cluster
@@ -25,7 +26,7 @@ from tailrace.core.runtime.metrics import Metrics
 from tailrace.core.runtime.task_health import task_health
 from tailrace.processes.cluster_namespace import Connecting, bind, granted_ms, register_numbers
 from tailrace.processes.health_http import serve_health
-from tailrace.processes.lifecycle import run_process
+from tailrace.processes.lifecycle import Remedies, Serving, run_process
 from tailrace.processes.proxy_config import (
     ProxyProcessConfig,
     ReadProxyConfig,

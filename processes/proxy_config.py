@@ -3,6 +3,8 @@
 from dataclasses import dataclass, field
 from typing import Final
 
+from typing_extensions import override
+
 from tailrace.core.ledger.config import BookieClientConfig, LedgerClientConfig
 from tailrace.core.log.cold.config import ColdConfig
 from tailrace.core.log.config import LogConfig
@@ -37,7 +39,8 @@ class ProxyProcessConfig:
         "zkSessionTimeout",
         1_000,
         "After so long without a word, ZooKeeper drops this proxy's registration, and a write "
-        "proxy's locks on streams: others take over. ZooKeeper's minSessionTimeout must allow it. Unit: ms.",
+        "proxy's locks on streams: others take over. ZooKeeper's minSessionTimeout must allow it. "
+        "Unit: ms.",
     )
     log_level: LogLevel = setting(
         "log.level", "info", "Least level of what goes to stderr: debug, info, warning, error."
@@ -73,6 +76,7 @@ class WriteProxyConfig(ProxyProcessConfig):
     write: WriteServiceConfig = field(default_factory=WriteServiceConfig)
     owner: OwnerConfig = field(default_factory=OwnerConfig)
 
+    @override
     def __post_init__(self) -> None:
         ProxyProcessConfig.__post_init__(self)  # a class with slots is made twice: no super()
         defaults = LogConfig()

@@ -179,10 +179,9 @@ class Streams:
     async def release_to(self, stream: str, target: ProxyLocation) -> Answer:
         """Release a stream, then redirect its requests to the proxy that is to claim it.
 
-        For two thirds of a session timeout they get FOUND: without that, the next request that
-        comes here would claim the stream again before the other proxy does.
-        Shape: as `release`; REQUEST_DENIED if the target is this proxy. Errors, cancel, cost: as
-        `release`.
+        For two thirds of a session timeout they get FOUND: else the next one that comes here would
+        claim the stream again. Shape: as `release`; REQUEST_DENIED if the target is this proxy.
+        Errors, cancel, cost: as `release`.
         """
         if target == self._context.location:
             return self._counted(Answer(StatusCode.REQUEST_DENIED, "it is to go to this proxy"))
@@ -250,7 +249,7 @@ class Streams:
         return list(self._acquired)
 
     def load_of(self, stream: str) -> Load:
-        """Return how much is written to a stream of the proxy. Errors: none."""
+        """Return how much is written to a stream of the proxy."""
         return self._admission.loads.of(stream, self._now_s())
 
     # ------------------------------------------------------------------ the proxy's own state
