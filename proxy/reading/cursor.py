@@ -30,7 +30,7 @@ class Records(NamedTuple):
 
     data: bytes
     """A response."""
-    count: int
+    records: int
 
 
 class Cursor:

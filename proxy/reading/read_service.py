@@ -155,7 +155,7 @@ class ReadService:
                 self.metrics.sent_bytes_total += len(found.data)
                 yield found.data
                 if request.records_max:
-                    left -= found.count
+                    left -= found.records
                     if not left:
                         return
             elif isinstance(found, Failure):

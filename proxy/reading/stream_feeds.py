@@ -54,11 +54,16 @@ class StreamFeeds:
 
         Errors: OverCapacity. Cost: a look at each feed.
         """
+        best: tuple[Feed, int] | None = None
         for feed in self._feeds:
             number = feed.find(at)
-            if number is not None:
-                feed.touch()
-                return feed, number
+            # The one that goes on alone, as `is_elsewhere` says, so that nobody comes back here.
+            is_best = best is None or feed.ring.end.dlsn > best[0].ring.end.dlsn
+            if number is not None and is_best:
+                best = feed, number
+        if best is not None:
+            best[0].touch()
+            return best
         idle = self.idle_feed()
         if len(self._feeds) >= self._context.config.stream_feeds_max:
             if idle is None:

@@ -429,7 +429,7 @@ class FakeReader:
                     size,
                     is_last=False,
                     ledger_id=LedgerId(0),
-                )  # fmt: skip
+                )
             )
             self._next = dlsn.next_slot()
         return found

@@ -1,10 +1,16 @@
 """Read proxies over a real namespace, in virtual time: no waiting, and a hang is a Deadlock."""
 
-import asyncio
-from contextlib import aclosing
+from contextlib import aclosing, suppress
+from random import Random
 from typing import Any, NamedTuple
 
+from tailrace.core.errors import EndOfStream
+from tailrace.core.ledger.bookie_registry import LocalBookies
+from tailrace.core.ledger.client import LedgerClient
+from tailrace.core.ledger.config import LedgerClientConfig
+from tailrace.core.ledger.config import ReadConfig as BookieReads
 from tailrace.core.log.log import Log
+from tailrace.core.log.namespace import LogNamespace
 from tailrace.core.log.writer import LogWriter
 from tailrace.protocol.bookkeeper.messages import ReadRequest as BookieRead
 from tailrace.protocol.distributedlog.dlsn import DLSN
@@ -35,9 +41,14 @@ class Ended(NamedTuple):
     error: str
 
 
-def service(world: ProxyWorld, **config: Any) -> ReadService:
+def service(world: ProxyWorld, *, reads: BookieReads | None = None, **config: Any) -> ReadService:
     """A read proxy: a process of its own, with a session of its own."""
-    namespace = world.namespace(world.server.open())
+    store = world.server.open()
+    ledgers = world.ledgers(store)
+    if reads is not None:
+        client_config = LedgerClientConfig(read=reads)
+        ledgers = LedgerClient(store, LocalBookies(world.bookies), client_config, Random(7))
+    namespace = LogNamespace(store, ledgers, world.config, world.clock)
     return ReadService(namespace, world.clock, ReadConfig(**config))
 
 
@@ -143,11 +154,12 @@ def got_of(response: ReadResponse) -> list[Got]:
 
 
 async def direct(log: Log, start: Any = BEFORE_ALL) -> list[Got]:
-    """What a direct reader gets, up to the tail."""
+    """What a direct reader gets, up to the tail or the end of the stream."""
     reader = await log.open_reader(start)
     found: list[Got] = []
-    while batch := await reader.read(1 << 20):
-        found += [Got(dlsn, each.txid, bytes(each.payload)) for dlsn, each in batch]
+    with suppress(EndOfStream):
+        while batch := await reader.read(1 << 20):
+            found += [Got(dlsn, each.txid, bytes(each.payload)) for dlsn, each in batch]
     await reader.close()
     return found
 
