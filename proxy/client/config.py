@@ -1,7 +1,9 @@
 """Settings of a thin client, under DistributedLog's or Kafka's names where they have them."""
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Annotated, Final
+
+import msgspec
 
 from tailrace.core.runtime.config import AtLeastOne, setting
 
@@ -68,10 +70,11 @@ class ClientConfig:
         10_000,
         "Streams whose numbers are remembered; idle ones beyond it begin again",
     )
-    keepalive_ms: AtLeastOne = setting(
+    keepalive_ms: Annotated[int, msgspec.Meta(ge=10_000)] = setting(
         "keepalive.ms",
-        10_000,
-        "Silence of a connection after which a proxy is asked whether it lives, in ms",
+        12_000,
+        "Silence of a connection after which a proxy is asked whether it lives, in ms; proxies"
+        " end connections that ask more often than every 10 s",
     )
 
     def __post_init__(self) -> None:

@@ -76,7 +76,7 @@ class GrpcTransport(Transport):
         connection.calls += 1
         channel = connection.channel
         if method.is_request_stream:
-            call = channel.stream_stream(method.path)()
+            call: Any = channel.stream_stream(method.path)()
             return _GrpcCall(method, call, connection.end_call)
         return _OneRequest(method, channel.unary_stream(method.path), connection.end_call)
 

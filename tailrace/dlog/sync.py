@@ -11,20 +11,18 @@ nothing, an opening leaves nothing open. What is still open when the interpreter
 then. A namespace does not survive a fork: the child opens its own.
 """
 
-import atexit
-import concurrent.futures.thread  # noqa: F401 - registers its end before ours
-import logging
 import threading
 from collections import deque
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Final, Self
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from typing_extensions import override
 
 from tailrace import dlog
-from tailrace.dlog import errors
+from tailrace.dlog import at_end, errors
 from tailrace.dlog.errors import *  # noqa: F403 - all of them, as `__all__` says
 from tailrace.dlog.face import Face, blocking, opening
 from tailrace.dlog.loop_thread import LoopThread
@@ -37,6 +35,17 @@ from tailrace.protocol.ids import Buffer, TxId
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
+    from tailrace.dlog.sync_thin_client import (
+        MultiStreamWriter,
+        ThinClient,
+        ThinReader,
+        ThinWriter,
+    )
+    from tailrace.dlog.thin_client import ProxyError, Segment, Written, known_client_settings
+
+_THIN: Final = ("MultiStreamWriter", "ThinClient", "ThinReader", "ThinWriter")
+_THIN_VALUES: Final = ("ProxyError", "Segment", "Written", "known_client_settings")
+
 __all__ = [
     "DLSN",
     "START",
@@ -48,15 +57,21 @@ __all__ = [
     "LogReader",
     "LogRecord",
     "LogWriter",
+    "MultiStreamWriter",
     "Namespace",
+    "ProxyError",
+    "Segment",
     "Setting",
+    "ThinClient",
+    "ThinReader",
+    "ThinWriter",
+    "Written",
     "bind_namespace",
+    "known_client_settings",
     "known_settings",
     "open_namespace",
 ]
 __all__ += errors.__all__
-
-logger = logging.getLogger(__name__)
 
 _SUBMITTED_MAX: Final = 10_000
 """Records of one writer that were submitted and not answered; one more waits."""
@@ -209,7 +224,7 @@ class Namespace(Face[dlog.Namespace]):
     def __init__(self, inner: dlog.Namespace, thread: LoopThread) -> None:
         super().__init__(inner, thread)
         self._closing = threading.Lock()
-        _open.add(self)
+        at_end.opened(self)
 
     @property
     def uri(self) -> str:
@@ -234,32 +249,13 @@ class Namespace(Face[dlog.Namespace]):
         if not self._thread.is_here:
             return
         with self._closing:
-            if self not in _open:
+            if not at_end.is_open(self):
                 return
             try:
                 super().close()
             finally:
-                _open.discard(self)
+                at_end.closed(self)
                 self._thread.stop()
-
-
-_open: Final[set[Namespace]] = set()
-"""Namespaces that are closed at the end of the interpreter."""
-
-
-def _close_all() -> None:
-    """Close what is open, at the end of the interpreter."""
-    for namespace in list(_open):
-        try:
-            namespace.close()
-        except dlog.CoreError as error:
-            logger.warning("namespace_not_closed uri=%s error=%r", namespace.uri, error)
-
-
-# Not in `atexit`: the standard library's executors have ended then, in which asyncio resolves the
-# names of bookies, and no thread can be started. What is registered here runs before they end, as
-# it was registered behind them.
-getattr(threading, "_register_atexit", atexit.register)(_close_all)
 
 
 def open_namespace(uri: str, settings: Mapping[str, object] | None = None) -> Namespace:
@@ -281,3 +277,12 @@ def bind_namespace(uri: str, ledgers: str, *, force: bool = False) -> bool:
         return thread.run(partial(dlog.bind_namespace, uri, ledgers, force=force))
     finally:
         thread.stop()
+
+
+def __getattr__(name: str) -> Any:
+    """Load the thin client when its first name is used."""
+    if name in _THIN:
+        return getattr(import_module("tailrace.dlog.sync_thin_client"), name)
+    if name in _THIN_VALUES:
+        return getattr(dlog, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

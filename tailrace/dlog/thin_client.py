@@ -12,10 +12,10 @@ client come from one loop. `tailrace.dlog.sync.ThinClient` has the same names, a
 
 import asyncio
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from types import TracebackType
-from typing import Final, NamedTuple, Self
+from typing import Any, Final, NamedTuple, Self
 
 from tailrace.core.errors import EndOfStream
 from tailrace.core.metadata.zookeeper import SESSION_TIMEOUT_MS
@@ -247,7 +247,7 @@ class MultiStreamWriter:
 
 
 class ThinClient:
-    """Streams through proxies. `async with ThinClient(...)`, or `await client.open()` and `close`.
+    """Streams through proxies: `async with ThinClient(...)`, or `await` it and `close` it.
 
     Source: DistributedLogClient, DistributedLogMultiStreamWriter.
     """
@@ -283,12 +283,15 @@ class ThinClient:
 
     # ------------------------------------------------------------------ its life
 
-    async def open(self) -> Self:
-        """Find the proxies. Use it once.
+    def __await__(self) -> Generator[Any, Any, Self]:
+        """Find the proxies; the caller closes it. Use it once.
 
         Errors: Unavailable when no server of a namespace answers. Cancel: nothing is open.
         Cost: a ZooKeeper session for a namespace; proxies are connected to when needed.
         """
+        return self._open_all().__await__()
+
+    async def _open_all(self) -> Self:
         async with self._stack:
             self._client = client = await self._open()
             self._stack.push_async_callback(client.close)
@@ -308,7 +311,8 @@ class ThinClient:
             await self._stack.aclose()
 
     async def __aenter__(self) -> Self:
-        return await self.open()
+        """Find the proxies, until the end of the block."""
+        return await self._open_all()
 
     async def __aexit__(
         self,
@@ -447,7 +451,7 @@ class ThinClient:
     @property
     def _open_client(self) -> ProxyClient:
         if self._client is None:
-            raise ValueError("the client is not open: `async with`, or `await client.open()`")
+            raise ValueError("the client is not open: await it, or use `async with`")
         return self._client
 
     async def _open(self) -> ProxyClient:

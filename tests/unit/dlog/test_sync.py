@@ -18,13 +18,16 @@ import pytest
 from tailrace import dlog
 from tailrace.core.metadata.ledger_tree import initialize_layout
 from tailrace.core.runtime.tasks import Tasks
-from tailrace.dlog import sync
+from tailrace.dlog import at_end, sync
 from tailrace.dlog.loop_thread import LoopThread, _Call
 from tests.unit.core.log.world import World
 from tests.unit.dlog.world import opened
 
 WITHIN_S: Final = 30
-FACES: Final = ("Namespace", "Log", "LogWriter", "LogReader", "LogListWatch")
+FACES: Final = (
+    *("Namespace", "Log", "LogWriter", "LogReader", "LogListWatch"),
+    *("ThinClient", "ThinWriter", "ThinReader", "MultiStreamWriter"),
+)
 
 
 @pytest.fixture
@@ -292,7 +295,7 @@ def test_it_is_of_no_use_behind_a_fork(namespace: sync.Namespace) -> None:
         try:
             namespace.list_logs()
         except RuntimeError:
-            sync._close_all()
+            at_end._close_all()
             code = 0
         finally:
             os._exit(code)
@@ -302,7 +305,7 @@ def test_it_is_of_no_use_behind_a_fork(namespace: sync.Namespace) -> None:
 
 def test_what_is_open_at_the_end_is_closed(log: sync.Log, thread: LoopThread) -> None:
     answer = log.open_writer().submit(b"", 1)
-    sync._close_all()
+    at_end._close_all()
     assert answer.result(0)
     with pytest.raises(dlog.Unavailable):
         thread.run(_async(int))

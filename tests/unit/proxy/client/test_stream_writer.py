@@ -333,3 +333,78 @@ async def one_trouble(thin: Thin, rng: Random) -> None:
         await asyncio.sleep(1)
     if kind >= 0.7:
         proxy.store.tick()
+
+
+# ---------------------------------------------------------------------- with numbers
+
+
+def test_a_lost_answer_does_not_write_twice(run: Run) -> None:
+    async def story(thin: Thin) -> None:
+        client = thin.client(idempotence=True, batch_records=2)
+        first = await client.write("s", b"0")
+        taken = [await client.writer("s").submit(b"%d" % n) for n in range(1, 11)]
+        await asyncio.sleep(0.0005)
+        for calls in list(thin.net.open_calls.values()):
+            for call in list(calls):
+                call.break_()
+        await asyncio.wait(taken)
+        positions = [first, *(each.result() for each in taken)]
+        assert positions == sorted(set(positions)), "each has the position of its first time"
+        assert await thin.payloads() == numbers(11)
+
+    run(story)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_with_numbers_each_record_is_there_once_and_in_order(run: Run, seed: int) -> None:
+    async def story(thin: Thin) -> None:
+        client = thin.client(idempotence=True, batch_records=5, rpc_timeout_ms=2_000)
+        await trouble(thin, client, Random(seed))
+        assert await thin.payloads() == numbers(COUNT)
+
+    run(story, 3)
+
+
+def test_a_writer_that_the_owner_has_forgotten_begins_again(run: Run) -> None:
+    async def story(thin: Thin) -> None:
+        client = thin.client(idempotence=True, writer_idle_ms=1_000)
+        await client.write("s", b"0")
+        await asyncio.sleep(5)
+        writer = client.writer("s")
+        former = writer._queue.writer_id
+        thin.net.answers["write_stream"] = [opened(0, Code.TRANSACTION_OUT_OF_ORDER)]
+        await client.write("s", b"1")
+        assert writer._queue.writer_id != former
+        assert await thin.payloads() == numbers(2)
+
+    run(story)
+
+
+def test_a_gap_that_is_not_the_owners_forgetting_fails(run: Run) -> None:
+    async def story(thin: Thin) -> None:
+        client = thin.client(idempotence=True)
+        thin.net.answers["write_stream"] = [opened(0, Code.TRANSACTION_OUT_OF_ORDER)] * 9
+        with pytest.raises(errors.TransactionIdOutOfOrder):
+            await client.write("s", b"0")
+        assert thin.net.count("write_stream") == 1
+
+    run(story)
+
+
+def test_two_clients_of_one_stream_each_keep_their_order(run: Run) -> None:
+    async def story(thin: Thin) -> None:
+        clients = [thin.client(idempotence=True, batch_records=3) for _ in range(2)]
+        taken = []
+        for n in range(100):
+            for number, client in enumerate(clients):
+                taken.append(await client.writer("s").submit(b"%d.%d" % (number, n)))
+            if n == 50:
+                await thin.owner().streams.release("s")
+            await asyncio.sleep(0.001)
+        await asyncio.wait(taken)
+        found = await thin.payloads()
+        for number in range(2):
+            mine = [each for each in found if each.startswith(b"%d." % number)]
+            assert mine == [b"%d.%d" % (number, n) for n in range(100)]
+
+    run(story)
