@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tailrace.core.errors import OwnershipLost
 from tailrace.core.log.config import RECORD_BYTES_MAX
+from tailrace.core.log.log import Log
 from tailrace.protocol.distributedlog.record_set import pack_record_set
 from tailrace.proxy.owner.codes import StatusCode
 from tailrace.proxy.owner.operations import WriterSequence
@@ -135,6 +137,38 @@ def test_an_owner_that_was_fenced_leaves_its_numbers(run: Run) -> None:
         assert all(answer.code is not SUCCESS for answer in late.each or (late,))
         await two.streams.close()
         assert await payloads_of(world) == [b"a", b"b", b"c", b"d"]
+
+    run(story)
+
+
+async def lock_gone(log: Log) -> None:
+    """Wait until the owner hears that its lock went with its session; it asks for it again then."""
+    for _ in range(1_000):
+        try:
+            log.check_lock()
+        except OwnershipLost:
+            return
+        await asyncio.sleep(0.0001)
+    raise AssertionError("the lock stays")
+
+
+def test_an_owner_without_its_lock_does_not_say_that_numbers_are_missing(run: Run) -> None:
+    """Another one may have them."""
+
+    async def story(world: ProxyWorld) -> None:
+        await new_stream(world)
+        proxy = Proxy(world, 1)
+        await proxy.streams.write("s", b"a", writer=w(0))
+        proxy.store.expire()
+        proxy.store.tick()
+        await lock_gone(await proxy.namespace.open_log("s"))
+        unsure = await proxy.streams.write("s", b"x", writer=w(2))
+        assert unsure.code is StatusCode.STREAM_UNAVAILABLE
+        assert (await proxy.streams.write("s", b"b", writer=w(1))).code is SUCCESS
+        await asyncio.sleep(2)
+        assert (await proxy.streams.write("s", b"x", writer=w(3))).code is GAP
+        await proxy.streams.close()
+        assert await payloads_of(world) == [b"a", b"b"]
 
     run(story)
 
