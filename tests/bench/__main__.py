@@ -28,6 +28,7 @@ from tests.bench import (
     ledgers,
     logs,
     longest_turns,
+    proxies,
     restores,
     workloads,
 )
@@ -127,6 +128,14 @@ def _logs(options: argparse.Namespace, step: Steps) -> Iterator[tuple[str, dict[
         ).items()
 
 
+def _proxies(options: argparse.Namespace, step: Steps) -> Iterator[tuple[str, dict[str, float]]]:
+    """Measure one round of thin clients and of an embedded log."""
+    with _folder(options.out) as folder, _zookeeper(folder) as hosts:
+        yield from proxies.measure(
+            hosts, folder, seconds=options.seconds, warm_s=options.warm_up / 6, steps=step
+        ).items()
+
+
 def _cluster(options: argparse.Namespace, step: Steps) -> Iterator[tuple[str, dict[str, float]]]:
     """Measure one round of a broker on three bookies and of three nodes of Kafka."""
     for kind in clusters.KINDS:
@@ -213,6 +222,7 @@ _SUITES: dict[str, Suite] = {
     "apis": _apis,
     "bookies": _bookies,
     "logs": _logs,
+    "proxies": _proxies,
     "cluster": _cluster,
     "failover": _failover,
     "broker-failover": _broker_failover,

@@ -48,22 +48,31 @@ def jars(pom: str) -> list[Path]:
 
 
 def main_class(
-    pom: str, name: str, against: str | None = None, *, runs_long: bool = False
+    pom: str,
+    name: str,
+    against: str | None = None,
+    *,
+    runs_long: bool = False,
+    generated: Path | None = None,
 ) -> list[str]:
     """Return the command that runs tests/java/<pom>/<name>.java, compiled with its neighbours.
 
     The jars are those of `pom`, or of another one: one source, with what it uses, against several
     versions. `runs_long`: as Java is by default, for what is measured; else a `QUICK_JVM`.
+    `generated`: a folder with more sources that it uses.
     """
     java, javac = tool("java"), tool("javac")
     classpath = jars(against or pom)
     folder = CACHE / (f"{against}-{name}" if against else f"{pom}-classes")
     sources = [*sorted(PEER.glob("*.java")), *sorted((HERE / pom).glob("*.java"))]
     compiled = [HERE / pom / f"{name}.java"] if against else sources
-    with once(folder, b"".join(path.read_bytes() for path in sources)) as todo:
+    more = sorted(generated.rglob("*.java")) if generated else []
+    with once(folder, b"".join(path.read_bytes() for path in [*sources, *more])) as todo:
         if todo:
             quick = [f"-J{flag}" for flag in QUICK_JVM]
-            path = os.pathsep.join(map(str, [PEER, HERE / pom]))
+            path = os.pathsep.join(
+                map(str, [PEER, HERE / pom, *([generated] if generated else [])])
+            )
             where = ["-cp", os.pathsep.join(map(str, classpath)), "-sourcepath", path]
             _run([javac, *quick, "-proc:none", *where, "-d", str(folder), *map(str, compiled)])
     every = os.pathsep.join(map(str, [folder, *classpath]))

@@ -1,0 +1,117 @@
+"""Write and read proxies beside an embedded log, on the same three bookies of ours.
+
+What a thin client pays for not having a core of its own: 1 KiB records by a write stream and one a
+call beside a log's own writer, a record at a time, and how much of what 100 readers get is read
+from the bookies.
+"""
+
+import asyncio
+import json
+import subprocess
+import sys
+import tempfile
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Final
+
+from tests.bench.bookies import TAILRACE, run_load, started
+from tests.bench.brokers import free_port
+from tests.bench.logs import bind
+
+EMBEDDED: Final = "embedded"
+THIN: Final = "proxies"
+_RECORD_BYTES: Final = 1024
+_IN_FLIGHT: Final = 4096
+_CALLS_AT_ONCE: Final = 64
+_LATENCY_RECORDS: Final = 2_000
+_READERS: Final = 100
+_FAN_OUT_RECORDS: Final = 5_000
+_END_S: Final = 30
+
+Figures = dict[str, dict[str, float]]
+
+
+def measure(
+    zookeeper: str, folder: Path, *, seconds: float, warm_s: float, steps: Callable[[str], None]
+) -> Figures:
+    """Run one round of everything; return figures by who writes."""
+    own = Path(tempfile.mkdtemp(prefix="proxies-", dir=folder))
+    figures: Figures = {THIN: {}, EMBEDDED: {}}
+    with ExitStack() as stack:
+        bookies = stack.enter_context(started(TAILRACE, 3, zookeeper, own))
+        path = f"/messaging/{own.name}"
+        namespace = f"distributedlog://{zookeeper}{path}"
+        asyncio.run(bind(bookies.uri, zookeeper, path))
+        for kind in ("write", "read"):
+            at = ("--metadata", bookies.uri, "--namespace", namespace)
+            metrics = stack.enter_context(_proxy(kind, at, own))
+        load = (_RECORD_BYTES, _IN_FLIGHT, warm_s, seconds)
+        rate = "append 1 KiB, records/s"
+        figures[EMBEDDED][rate] = _run("embedded", namespace, *load)["records_per_s"]
+        figures[THIN][rate] = _run("stream", namespace, *load)["records_per_s"]
+        steps("a write stream and a log's own writer")
+        load = (_RECORD_BYTES, _CALLS_AT_ONCE, warm_s, seconds)
+        found = _run("calls", namespace, *load)
+        figures[THIN]["one record a call, records/s"] = found["records_per_s"]
+        steps("one record a call")
+        for side, job in ((EMBEDDED, "embedded-latency"), (THIN, "latency")):
+            found = _run(job, namespace, _RECORD_BYTES, _LATENCY_RECORDS)
+            for share in ("p50", "p99"):
+                figures[side][f"one record at a time, {share} ms"] = found[f"{share}_ms"]
+        steps("one record at a time")
+        before = metrics()
+        found = _run("fan-out", namespace, _RECORD_BYTES, _READERS, _FAN_OUT_RECORDS)
+        read = metrics() - before
+        figures[THIN][f"fan-out to {_READERS} readers, MB/s"] = found["mb_per_s"]
+        share = found["delivered_records"] / read
+        figures[THIN][f"fan-out to {_READERS} readers, records per entry read"] = share
+        steps("fan-out")
+    return figures
+
+
+def _run(job: str, namespace: str, *numbers: float) -> dict[str, float]:
+    command = [sys.executable, "-m", "tests.bench.proxy_client", job, namespace, job]
+    (line,) = run_load([*command, *map(str, numbers)])
+    found: dict[str, float] = json.loads(line)
+    return found
+
+
+@contextmanager
+def _proxy(kind: str, at: tuple[str, ...], folder: Path) -> Iterator[Callable[[], float]]:
+    """Run a proxy; yield what tells how many entries its process has read from bookies."""
+    http = free_port()
+    tailrace = str(Path(sys.executable).with_name("tailrace"))
+    settings = ("httpServerEnabled=true", f"httpServerPort={http}", "log.level=warning")
+    quorums = ("bkcEnsembleSize=3", "bkcWriteQuorumSize=3", "bkcAckQuorumSize=2")
+    words = [
+        word
+        for each in (*settings, *(quorums if kind == "write" else ()))
+        for word in ("--set", each)
+    ]
+    listen = ("--listen", f"127.0.0.1:{free_port()}", "--shard", "0")
+    with (folder / f"{kind}.out").open("w") as out:
+        child = subprocess.Popen(
+            [tailrace, "proxy", kind, *at, *listen, *words],
+            stdout=subprocess.PIPE,
+            stderr=out,
+            text=True,
+        )
+        try:
+            assert child.stdout is not None
+            for line in child.stdout:
+                if line.startswith("ready: "):
+                    break
+            yield lambda: _entries_read(http)
+        finally:
+            child.terminate()
+            child.wait(_END_S)
+
+
+def _entries_read(port: int) -> float:
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
+        for line in answer.read().decode().splitlines():
+            if line.startswith("tailrace_ledger_reads_total"):
+                return float(line.split()[-1])
+    raise AssertionError("the proxy tells nothing of entries read")
