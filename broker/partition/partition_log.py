@@ -55,20 +55,12 @@ GAPS_EXCUSED_S = 10.0
 
 
 class PartitionLog(ReadablePartition):
-    """An open, owned partition.
-
-    `log_end_offset`: the next to be written. It rises only, as log start and high watermark do.
-    """
+    """An open, owned partition. `log_end_offset` is the next offset to be written."""
 
     def __init__(
         self, partition: TopicPartition, log: Log, settings: TopicSettings, shared: SharedParts
     ) -> None:
         super().__init__(partition, log, shared)
-        self.log_end_offset: Offset = 0
-        self.topic_id: bytes = b""
-        """Of the topic that it was opened for; a topic made again has another."""
-        self.failure: ErrorCode | None = None
-        """Why nothing goes in or out any more."""
         self.notes = LogNotes()
         """What is on disk with the stream, as far as this owner knows; see `note`."""
         self.on_dead: Callable[[PartitionLog], None] = _nobody
@@ -339,12 +331,6 @@ class PartitionLog(ReadablePartition):
         """Return what the log start is to become: never less than another call asked for."""
         self._start_claimed = max(self._start_claimed, offset)
         return self._start_claimed
-
-    def move_start(self, offset: Offset) -> None:
-        """Hide what lies before `offset`, which is on disk as the log start."""
-        self.log_start_offset = max(self.log_start_offset, offset)
-        self.epochs.forget_before(self.log_start_offset)
-        self.waiters.wake_all()
 
     async def note(self, **changes: Any) -> None:
         """Change what is on disk with the stream, one after the other. Shape: fields of LogNotes.
