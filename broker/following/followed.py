@@ -230,7 +230,8 @@ class FollowedPartition(ReadablePartition):
         except BaseException:
             self._noted.set()
             raise
-        self.move_start(notes.log_start_offset)
+        self.log_start_offset = max(self.log_start_offset, notes.log_start_offset)
+        self.waiters.wake_all()
         self.segments.forget_missing()
 
     def _on_data_changed(self, _path: str, _event: WatchEvent) -> None:

@@ -241,8 +241,11 @@ class FollowedPartitions:
         await self._namespace.close_log(followed.log.name)
 
     async def _sweep(self) -> None:
-        """Close what no consumer fetches; forget producers, of which only transactions count."""
         await asyncio.sleep(SWEEP_S)
+        await self._close_idle()
+
+    async def _close_idle(self) -> None:
+        """Close what no consumer fetches; forget producers, of which only transactions count."""
         now_s, now_ms = self._clock.monotonic_s(), self._clock.now_ms()
         for key, followed in list(self._open.items()):
             if followed.waiters.is_awaited:

@@ -332,6 +332,12 @@ class PartitionLog(ReadablePartition):
         self._start_claimed = max(self._start_claimed, offset)
         return self._start_claimed
 
+    def move_start(self, offset: Offset) -> None:
+        """Hide what lies before `offset`, which is on disk as the log start."""
+        self.log_start_offset = max(self.log_start_offset, offset)
+        self.epochs.forget_before(self.log_start_offset)
+        self.waiters.wake_all()
+
     async def note(self, **changes: Any) -> None:
         """Change what is on disk with the stream, one after the other. Shape: fields of LogNotes.
 

@@ -177,12 +177,6 @@ class ReadablePartition:
         """
         return await self.segments.aborted_between(first, last)
 
-    def move_start(self, offset: Offset) -> None:
-        """Hide what lies before `offset`, which is on disk as the log start."""
-        self.log_start_offset = max(self.log_start_offset, offset)
-        self.epochs.forget_before(self.log_start_offset)
-        self.waiters.wake_all()
-
     def check_epoch(self, epoch: int) -> ErrorCode:
         """Compare a client's leader epoch with ours; -1 is not compared."""
         if epoch in (-1, self.leader_epoch):
