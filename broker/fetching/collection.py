@@ -149,10 +149,20 @@ class Collection:
 
         Several partitions at a time: one that has much to read does not hold up the others.
         """
+        if not self.limits.committed:
+            return
+        self._give_up_rewritten()
         if self.find_aborted():
             return
         targets = iter(self.targets)
         await together([self._read_aborted(targets) for _ in range(ABORTED_AT_ONCE)])
+        self._give_up_rewritten()
+
+    def _give_up_rewritten(self) -> None:
+        """Leave out records that do not go with what is told of them; clients ask again."""
+        for target in self.targets:
+            if target.is_rewritten:
+                self.size -= target.give_up(ErrorCode.NONE)
 
     async def _read_aborted(self, targets: "Iterator[Target]") -> None:
         """Read one after the other; others take from the same."""
@@ -162,14 +172,18 @@ class Collection:
             except CoreError as error:
                 self.size -= target.give_up(error_code(error))
 
-    async def check_ahead(self) -> None:
+    async def check_ahead(self, deadline_s: float) -> None:
         """Refuse offsets that the leaders of followed partitions do not have. Errors: none.
 
-        Cost: nothing for a partition whose leader named a higher end before.
+        Begins nothing after the deadline but with the first ones. Cost: nothing for a partition
+        whose leader named a higher end before.
         """
+        loop = asyncio.get_running_loop()
         ahead = [target for target in self.targets if target.is_ahead and not target.error]
         for first in range(0, len(ahead), ABORTED_AT_ONCE):
             await together([each.check_ahead() for each in ahead[first : first + ABORTED_AT_ONCE]])
+            if loop.time() >= deadline_s:
+                return
 
     def refuse_ahead(self) -> None:
         """Refuse what followers did not get to while the fetch waited; the leader has it."""
@@ -291,6 +305,8 @@ class Collection:
     def _check(self, target: Target) -> None:
         """Compare what is asked with the partition as it is, and with who should serve it."""
         target.check()
+        if target.log is not None and not target.parts:
+            target.rewrites = target.log.log.rewrites
         if self.choose is not None and target.may_be_sent:
             target.preferred = self.choose(target)
 

@@ -37,6 +37,7 @@ class Target:
         "next_offset",
         "parts",
         "preferred",
+        "rewrites",
         "size",
         "topic",
     )  # fmt: skip
@@ -63,6 +64,8 @@ class Target:
         """More is there than the limits let through."""
         self.preferred = NO_REPLICA
         """The broker that the consumer is sent to instead of getting records."""
+        self.rewrites = 0
+        """What the log said of segments that got other ledgers, before anything was read."""
         self.diverging: EpochEndOffset | None = None
         self.aborted: Sequence[AbortedTransaction] | None = ()
         """Aborted transactions among the records; None while that is not known."""
@@ -135,6 +138,15 @@ class Target:
         if self.error or self.diverging or self.full or self.preferred != NO_REPLICA:
             return None
         return self.log
+
+    @property
+    def is_rewritten(self) -> bool:
+        """Whether the records may be of ledgers that the log has no more.
+
+        What was aborted is told of the new ones. Of a transaction whose marker was cleaned away
+        they say nothing, and its records, if they are the old ones, would seem to be committed.
+        """
+        return bool(self.parts and self.log and self.log.log.rewrites != self.rewrites)
 
     def take(self, found: Found) -> None:
         """Add batches that follow those that are here."""

@@ -16,6 +16,7 @@ from typing_extensions import override
 
 from tailrace.broker.following.leader import Leaders
 from tailrace.broker.partition.failed_opens import PAUSES_S
+from tailrace.broker.partition.found import Found
 from tailrace.broker.partition.notes import decode_notes
 from tailrace.broker.partition.readable import ReadablePartition, SharedParts
 from tailrace.broker.partition.unstable import UnstableOffsets
@@ -47,7 +48,7 @@ BATCHES_AT_ONCE: Final = 500
 CATCH_UP_S: Final = 1.0
 """How long an opening waits until the end of the log is reached; consumers get what is there."""
 ASK_PAUSE_S: Final = 1.0
-"""Between questions to the leader because of epochs that are not known here."""
+"""Between questions to the leader about epochs and offsets that are not known here."""
 NOTES_PAUSE_S: Final = 2.0
 """Between attempts to read what is noted with the stream, at most."""
 _ATTRIBUTES: Final = slice(21, 23)
@@ -80,6 +81,7 @@ class FollowedPartition(ReadablePartition):
         self._asked_s = -ASK_PAUSE_S
         self._began: dict[int, Offset] = {}
         """First offsets of open transactions by their producers."""
+        self._rewrites = log.rewrites
         self._noted = asyncio.Event()
         """That what is noted with the stream may have changed."""
         self._at_tail = asyncio.Event()
@@ -215,6 +217,19 @@ class FollowedPartition(ReadablePartition):
             self.waiters.wake_all()
             self.on_dead(self)
 
+    @override
+    def read_tail(
+        self, offset: Offset, max_bytes: int, *, at_least_one: bool, committed: bool = False
+    ) -> Found | None:
+        """Return batches from memory, but none that may have been cleaned since."""
+        if self.log.rewrites != self._rewrites:
+            self._rewrites = self.log.rewrites
+            newest = self.log.segments.last
+            index = self.state.indexes.get(newest.lssn) if newest and newest.in_progress else None
+            end = self.high_watermark if index is None else index.first_offset
+            self.tail.drop_before(end)
+        return super().read_tail(offset, max_bytes, at_least_one=at_least_one, committed=committed)
+
     # -- what is noted with the stream ------------------------------------------------------------
 
     async def _follow_notes(self) -> None:
@@ -246,37 +261,40 @@ class FollowedPartition(ReadablePartition):
 
     @override
     async def is_there(self, offset: Offset) -> bool:
-        """Return whether the leader has an offset that is not seen here; if in doubt, True."""
-        if offset <= self._leader_end:
-            return True
+        """Return whether the leader has an offset that is not seen here; if in doubt, True.
+
+        Cost: a question to the leader, at most one a second for all consumers.
+        """
         async with self._asking:
-            return offset <= self._leader_end or not await self._ask() or self._has(offset)
+            end = max(self._leader_end, self.high_watermark)
+            if offset <= end or not self._may_ask() or not await self._ask():
+                return True
+            return offset <= self._leader_end
 
     @override
     def check_epoch(self, epoch: int) -> ErrorCode:
         """Compare a client's leader epoch; ask the leader about one that is not known here."""
         code = super().check_epoch(epoch)
-        now_s = self._clock.monotonic_s()
-        if code is ErrorCode.UNKNOWN_LEADER_EPOCH and now_s - self._asked_s >= ASK_PAUSE_S:
+        if code is ErrorCode.UNKNOWN_LEADER_EPOCH and self._may_ask():
             self.leader_changed()
         return code
 
     def leader_changed(self) -> None:
         """Begin to ask the leader: there may be another, or another epoch."""
         if self.failure is None and not self._asking.locked():
-            self._asked_s = self._clock.monotonic_s()
             self._tasks.start(self.ask_leader(), "leader")
 
+    def _may_ask(self) -> bool:
+        return self._clock.monotonic_s() - self._asked_s >= ASK_PAUSE_S
+
     async def _ask(self) -> bool:
+        self._asked_s = self._clock.monotonic_s()
         told = await self._leaders.ask(self.partition)
         if told is None:
             return False
         self.leader_epoch = max(self.leader_epoch, told.epoch)
         self._leader_end = max(self._leader_end, told.end)
         return True
-
-    def _has(self, offset: Offset) -> bool:
-        return offset <= max(self._leader_end, self.high_watermark)
 
 
 def _base_offset(batch: Buffer) -> Offset:

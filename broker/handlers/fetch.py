@@ -110,7 +110,7 @@ async def _serve(
     deadline_s = loop.time() + min(request.max_wait_ms, WAIT_MS_MAX) / 1000
     try:
         await collection.collect(pace)
-        await collection.check_ahead()
+        await collection.check_ahead(deadline_s)
         while not collection.is_due() and loop.time() < deadline_s:
             ctx.broker.metrics.fetch_parked_total += 1
             await collection.wait(deadline_s)

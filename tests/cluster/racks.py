@@ -30,7 +30,7 @@ _QUIET: Final = {
 class Racked:
     """A broker with a rack, and its numbers."""
 
-    def __init__(self, cluster: ThreeBookies, node_id: int, rack: str) -> None:
+    def __init__(self, cluster: ThreeBookies, node_id: int, rack: str, **more: str) -> None:
         self._admin = free_port()
         settings = {
             "node.id": str(node_id),
@@ -38,6 +38,7 @@ class Racked:
             "replica.selector.class": RACK_AWARE,
             "admin.http.enable": "true",
             "admin.http.port": str(self._admin),
+            **more,
         }
         arguments = [part for each in settings.items() for part in ("--set", "=".join(each))]
         self.process: ClusterBroker = cluster.broker(*arguments)
@@ -60,9 +61,9 @@ Pair: TypeAlias = Mapping[int, Racked]
 
 
 @contextmanager
-def racked_pair(cluster: ThreeBookies) -> Iterator[Pair]:
+def racked_pair(cluster: ThreeBookies, **settings: str) -> Iterator[Pair]:
     """Start both; each sees the other."""
-    made = {node_id: Racked(cluster, node_id, rack) for node_id, rack in RACKS.items()}
+    made = {node_id: Racked(cluster, node_id, rack, **settings) for node_id, rack in RACKS.items()}
     for each in made.values():
         each.process.start()
     meet(made)
@@ -79,10 +80,11 @@ def bootstrap(pair: Pair) -> str:
     return ",".join(each.process.bootstrap for each in pair.values())
 
 
-def create(pair: Pair, topic: str, partitions: int = 1, **configs: str) -> None:
+def create(pair: Pair, topic: str, partitions: int = 1, *, copies: int = 1, **configs: str) -> None:
     """Make a topic that the leader owns."""
     admin = AdminClient({"bootstrap.servers": bootstrap(pair), **CLIENT})
-    places = [[LEADER]] * partitions
+    preferred = [LEADER, FOLLOWER][:copies]
+    places = [preferred] * partitions
     made = NewTopic(topic, partitions, replica_assignment=places, config=configs)
     admin.create_topics([made])[topic].result(30)
     until(lambda: topic in seen(pair[FOLLOWER].process).topics)

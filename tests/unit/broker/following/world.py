@@ -18,7 +18,6 @@ from tailrace.broker.partition.config import PartitionConfig
 from tailrace.broker.partition.partition_log import PartitionLog
 from tailrace.broker.partition.partition_logs import PartitionLogs
 from tailrace.broker.peers.errors import PeerUnavailable
-from tailrace.core.log.namespace import LogNamespace
 from tailrace.protocol.errors import ErrorCode
 from tailrace.protocol.ids import TopicPartition
 from tailrace.protocol.kafka.messages.list_offsets import (
@@ -79,7 +78,7 @@ class Pair:
         self.says = OwnerSays()
         self.owners: list[PartitionLogs] = []
         broker, topics = self.world.broker, self._topics
-        self.namespace: LogNamespace = logs.namespace(client_id="me")
+        self.namespace = logs.namespace(client_id="me")
         self.partitions = PartitionLogs(
             self.namespace, topics, self.clock, config.partitions, broker.routes
         )
