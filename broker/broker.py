@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from tailrace.broker.cluster.known_epochs import KnownEpochs
+from tailrace.broker.following.directions import Directions
 from tailrace.core.runtime.loop_turns import LoopTurns
 
 if TYPE_CHECKING:
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from tailrace.broker.config import BrokerConfig
     from tailrace.broker.coordinator.runtime import GroupCoordinator
     from tailrace.broker.fetching.session_cache import FetchSessionCache
+    from tailrace.broker.following.followed_partitions import FollowedPartitions
     from tailrace.broker.listeners import Advertised
     from tailrace.broker.partition.partition_logs import PartitionLogs
     from tailrace.broker.partition.producer_ids import ProducerIds
@@ -68,6 +70,8 @@ class Broker:
     routes: "Routes"
     peers: "Peers"
     partitions: "PartitionLogs"
+    followed: "FollowedPartitions"
+    """Of other brokers, read for consumers of this broker's rack."""
     groups: "GroupCoordinator"
     producer_ids: "ProducerIds"
     transactions: "TransactionCoordinator"
@@ -81,6 +85,8 @@ class Broker:
     quotas: "QuotaRegistry"
     unsent: "Budget"
     """Unsent response bytes of slow clients."""
+    directions: Directions = field(default_factory=Directions)
+    """Where consumers with a rack were sent."""
     epochs: KnownEpochs = field(default_factory=KnownEpochs)
     """Of partitions that other brokers own."""
     turns: LoopTurns = field(default_factory=LoopTurns)

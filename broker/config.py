@@ -5,9 +5,11 @@ and its sockets. The parts never import this module.
 """
 
 from dataclasses import dataclass, field
+from typing import Final, Literal, TypeAlias
 
 from tailrace.broker.cluster.config import TopicsConfig
 from tailrace.broker.coordinator.config import GroupConfig
+from tailrace.broker.following.config import FollowingConfig
 from tailrace.broker.http_config import HttpConfig
 from tailrace.broker.listeners import Advertised, Listener, check_listeners, parse_listeners
 from tailrace.broker.partition.config import PartitionConfig
@@ -16,6 +18,13 @@ from tailrace.broker.quotas.connection_counts import numbers_of
 from tailrace.broker.transactions.config import TransactionConfig
 from tailrace.compaction.cleaner.config import CleanerConfig
 from tailrace.core.runtime.config import AtLeastOne, ConfigError, NotNegative, setting
+
+ReplicaSelector: TypeAlias = Literal[
+    "org.apache.kafka.common.replica.LeaderSelector",
+    "org.apache.kafka.common.replica.RackAwareReplicaSelector",
+]
+LEADER_SELECTOR: Final = "org.apache.kafka.common.replica.LeaderSelector"
+RACK_AWARE_SELECTOR: Final = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,6 +148,13 @@ class BrokerConfig:
 
     node_id: NotNegative = setting("node.id", 1, "Id of this broker; unique in the cluster.")
     rack: str = setting("broker.rack", "", "Rack that this broker reports; empty for none.")
+    replica_selector: ReplicaSelector = setting(
+        "replica.selector.class",
+        LEADER_SELECTOR,
+        "From where consumers with a client.rack read: RackAwareReplicaSelector sends them from "
+        "the leader to a broker of their rack, which reads the partition for all of them. The same "
+        "for all brokers of a cluster.",
+    )
     auto_create_topics: bool = setting(
         "auto.create.topics.enable", True, "Create a topic when a client asks for its metadata."
     )
@@ -161,3 +177,9 @@ class BrokerConfig:
     quotas: QuotaConfig = field(default_factory=QuotaConfig)
     cleaner: CleanerConfig = field(default_factory=CleanerConfig)
     http: HttpConfig = field(default_factory=HttpConfig)
+    following: FollowingConfig = field(default_factory=FollowingConfig)
+
+    @property
+    def serves_racks(self) -> bool:
+        """Whether brokers read for the consumers of their racks what other brokers own."""
+        return self.replica_selector == RACK_AWARE_SELECTOR

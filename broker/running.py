@@ -28,6 +28,8 @@ from tailrace.broker.cluster.topics import TopicRegistry
 from tailrace.broker.config import BrokerConfig
 from tailrace.broker.coordinator.runtime import GroupCoordinator, GroupParts
 from tailrace.broker.fetching.session_cache import SESSION_ID_MAX, FetchSessionCache
+from tailrace.broker.following.followed_partitions import FollowedPartitions
+from tailrace.broker.following.leader import Leaders
 from tailrace.broker.http_admin import BrokerHttp
 from tailrace.broker.listeners import Advertised
 from tailrace.broker.partition.cleanable_logs import CleanablePartitions
@@ -93,13 +95,13 @@ async def running_broker(
         stack.push_async_callback(server.close)
         await _register(broker, storage, metrics, stack)
         stack.push_async_callback(broker.partitions.close)
+        _prepare_fetches(broker, metrics, stack)
         await broker.configs.start()
         await broker.quotas.start(metrics)
         stack.push_async_callback(broker.quotas.close)
         await broker.topics.start()
         if storage.is_shared:
             _follow_others(broker, storage, stack)
-        metrics.register("broker_fetch", broker.fetch_sessions.metrics)
         task_health().register(metrics)
         await _start_coordinators(broker, metrics, stack)
         await server.serve()
@@ -115,6 +117,14 @@ async def running_broker(
         yield broker
 
 
+def _prepare_fetches(broker: Broker, metrics: Metrics, stack: AsyncExitStack) -> None:
+    metrics.register("broker_fetch", broker.fetch_sessions.metrics)
+    metrics.register("broker_following", broker.followed.metrics)
+    stack.push_async_callback(broker.followed.close)
+    if broker.config.serves_racks:
+        broker.followed.start()
+
+
 async def _start_coordinators(broker: Broker, metrics: Metrics, stack: AsyncExitStack) -> None:
     metrics.register("broker_peers", broker.peers.metrics)
     stack.push_async_callback(broker.peers.close)
@@ -123,6 +133,7 @@ async def _start_coordinators(broker: Broker, metrics: Metrics, stack: AsyncExit
     await broker.transactions.start(metrics)
     stack.push_async_callback(broker.transactions.close)
     broker.routes.listen(broker.epochs.clear)
+    broker.routes.listen(broker.followed.owners_changed)
     broker.routes.listen(broker.partitions.let_go)  # last: coordinators let go of their state first
 
 
@@ -140,11 +151,13 @@ async def _make_broker(config: BrokerConfig, storage: Storage, clock: Clock) -> 
     random = SystemRandom()
     store, paths = storage.store, storage.paths
     topics = _topics(config, storage, clock, random)
-    routes = Routes(topics, config.node_id)
+    routes = Routes(topics, config.node_id, serves_racks=config.serves_racks)
     partitions = PartitionLogs(storage.namespace, topics, clock, config.partitions, routes)
     bookies = storage.bookies
     configs = DynamicConfigs(config, config.node_id, ConfigEntities(store, paths), topics)
     peers = Peers(routes, f"broker-{config.node_id}")
+    leaders = Leaders(routes, peers)
+    followed = FollowedPartitions(storage.namespace, topics, partitions, leaders, config.following)
     group_parts = GroupParts(topics, partitions, bookies, clock, random, routes)
     groups = GroupCoordinator(config.groups, group_parts)
     producer_ids = ProducerIds(store, paths)
@@ -158,6 +171,7 @@ async def _make_broker(config: BrokerConfig, storage: Storage, clock: Clock) -> 
         routes=routes,
         peers=peers,
         partitions=partitions,
+        followed=followed,
         groups=groups,
         transactions=TransactionCoordinator(
             config.transactions, parts, config.partitions.add_partitions_retry_backoff_max_ms

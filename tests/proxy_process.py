@@ -1,4 +1,4 @@
-"""Proxies as their operators run them: `tailrace proxy write` in a process of its own."""
+"""Proxies as their operators run them: `tailrace proxy write|read` in a process of its own."""
 
 from typing import Self
 
@@ -28,9 +28,7 @@ class WriteProxyUnderTest(ServerProcess):
 
     def start(self) -> Self:
         """Start it and return once clients find it."""
-        named = self.launch_command([*self._command, "--listen", self.at]).get(
-            timeout=READY_WITHIN_S
-        )
+        named = self._launch()
         if named is None:
             raise AssertionError(f"it ended before it was ready:\n{self.output}")
         assert named == self.at

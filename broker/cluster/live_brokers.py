@@ -4,6 +4,7 @@ Made of the registrations of all (Kafka's JSON, `registration`), replaced when o
 """
 
 from collections.abc import Iterable, Mapping
+from functools import cached_property
 from typing import NamedTuple
 
 from tailrace.broker.cluster.registration import BrokerNode
@@ -32,6 +33,15 @@ class LiveBrokers:
     def __init__(self, brokers: Iterable[LiveBroker]) -> None:
         self._by_id = {each.node_id: each for each in brokers}
         self.ids: tuple[int, ...] = tuple(sorted(self._by_id))
+
+    @cached_property
+    def racks(self) -> Mapping[str, tuple[int, ...]]:
+        """The brokers of each rack, by id."""
+        racks: dict[str, tuple[int, ...]] = {}
+        for each in self.all():
+            if each.rack:
+                racks[each.rack] = (*racks.get(each.rack, ()), each.node_id)
+        return racks
 
     @property
     def controller_id(self) -> int:

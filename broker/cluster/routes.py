@@ -9,14 +9,14 @@ Whoever gives up or takes over partitions listens.
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final, Protocol
 
 from tailrace.broker.cluster.child_watch import ChildWatch
 from tailrace.broker.cluster.live_brokers import LiveBroker, LiveBrokers, live_broker
 from tailrace.broker.cluster.paths import ClusterPaths
 from tailrace.broker.cluster.registration import decode_broker
-from tailrace.broker.cluster.routing import Replicas, owners_of, replicas_of
+from tailrace.broker.cluster.routing import Replicas, owners_of, readers_of, replicas_of
 from tailrace.broker.cluster.topic import Topic, TopicListener
 from tailrace.broker.listeners import Endpoint
 from tailrace.core.errors import CorruptData
@@ -47,13 +47,17 @@ class RoutedTopics(Protocol):
 class Routes:
     """Finds the owner of each partition. Look-ups are plain calls; all come from the loop."""
 
-    def __init__(self, topics: RoutedTopics, node_id: int) -> None:
+    def __init__(self, topics: RoutedTopics, node_id: int, *, serves_racks: bool = False) -> None:
+        """`serves_racks`: brokers read for the consumers of their racks what others own."""
         self.node_id = node_id
+        self._serves_racks = serves_racks
         self.live = LiveBrokers([LiveBroker(node_id, {}, Endpoint(host="", port=0), None)])
         self._topics = topics
         self._listeners: list[Callable[[], None]] = []
         self._owners: dict[str, tuple[Topic, LiveBrokers, tuple[int, ...]]] = {}
         """What was computed, and of what: perhaps of a topic that has changed since."""
+        self._readers: dict[str, tuple[Topic, LiveBrokers, dict[int, Mapping[str, int]]]] = {}
+        """The same of the brokers that read in each rack, by partition."""
         self._told: dict[str, Topic] = {}
         """Topics as whoever listens knows them."""
         self._registrations: _Registrations | None = None
@@ -82,9 +86,34 @@ class Routes:
         return owners
 
     def replicas(self, topic: Topic, partition: int) -> Replicas:
-        """Return the brokers of a partition as clients see them."""
+        """Return the brokers of a partition that may own it, as clients see them."""
         preferred = topic.assignments.get(partition, ())
         return replicas_of(self.owners(topic)[partition], preferred, self.live.ids)
+
+    def shown_replicas(self, topic: Topic, partition: int) -> Replicas:
+        """Return those, and the brokers that read in each rack: consumers use no other ones."""
+        shown, live = self.replicas(topic, partition)
+        readers = self.readers(topic, partition)
+        more = tuple(sorted({*readers.values()} - {*shown})) if readers else ()
+        return Replicas(shown + more, live + more)
+
+    def readers(self, topic: Topic, partition: int) -> Mapping[str, int]:
+        """Return the live broker of each rack that reads a partition for the consumers there.
+
+        In the owner's rack that is the owner. Nobody reads for others unless brokers serve racks.
+        Cost: a look-up, until the topic or a broker changes.
+        """
+        if not self._serves_racks or not self.live.racks:
+            return {}
+        cached = self._readers.get(topic.name)
+        if cached is None or cached[0] is not topic or cached[1] is not self.live:
+            cached = self._readers[topic.name] = (topic, self.live, {})
+        found = cached[2].get(partition)
+        if found is None:
+            preferred = (self.owners(topic)[partition], *topic.assignments.get(partition, ()))
+            found = readers_of(topic.topic_id, partition, preferred, self.live.racks)
+            cached[2][partition] = found
+        return found
 
     def endpoint(self, broker_id: int, listener: str | None = None) -> Endpoint | None:
         """Return where clients of a listener reach a broker, or other brokers do.
@@ -132,6 +161,7 @@ class Routes:
     async def on_topic_deleting(self, topic: Topic) -> None:
         """Forget a topic's owners."""
         self._owners.pop(topic.name, None)
+        self._readers.pop(topic.name, None)
         self._told.pop(topic.name, None)
 
     def use(self, live: LiveBrokers) -> None:

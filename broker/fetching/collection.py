@@ -7,13 +7,12 @@ Source: ReplicaManager.fetchMessages, DelayedFetch; reference Kafka 5.1, 5.2.
 """
 
 import asyncio
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from tailrace.broker.errors import error_code
 from tailrace.broker.fetching.target import Target
 from tailrace.broker.partition.found import NOTHING, Found
-from tailrace.broker.partition.partition_log import PartitionLog
-from tailrace.broker.partition.partition_logs import PartitionLogs
+from tailrace.broker.partition.readable import ReadablePartition, SharedParts
 from tailrace.broker.partition.waiters import FetchWaiter
 from tailrace.core.errors import CoreError
 from tailrace.core.runtime.budget import Budget
@@ -22,7 +21,7 @@ from tailrace.core.runtime.tasks import together
 from tailrace.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Awaitable, Callable, Iterator
 
     from tailrace.broker.fetching.sessions import FetchSession
 
@@ -53,6 +52,26 @@ class Limits(NamedTuple):
     """Only what lies below the last stable offset."""
 
 
+class Sources(Protocol):
+    """Where the partitions of a fetch are; `PartitionLogs` is one."""
+
+    @property
+    def shared(self) -> SharedParts:
+        """What all partitions of the broker share."""
+
+    def get(self, partition: tuple[str, int], /) -> ReadablePartition | None:
+        """Return an open partition; None if it is not open (yet)."""
+
+    def begin_open(self, topic: str, partition: int, /) -> None:
+        """Begin to open a partition that somebody is going to ask for."""
+
+    def opening(self, topic: str, partition: int, /) -> "Awaitable[ReadablePartition | ErrorCode]":
+        """Begin to open a partition; the result is there when it is open or cannot be."""
+
+    def next_turn(self, places: int, /) -> int:
+        """Return whose turn it is where not everybody can have one."""
+
+
 class Collection:
     """One fetch on its way."""
 
@@ -60,18 +79,19 @@ class Collection:
         "_counted",
         "_favoured",
         "_is_full",
-        "_logs",
-        "_read_bytes",
+                "_read_bytes",
         "_unsent",
+        "choose",
         "epoch",
         "limits",
         "news",
         "session",
         "size",
+        "sources",
         "targets",
     )  # fmt: skip
 
-    def __init__(self, logs: PartitionLogs, unsent: Budget, limits: Limits) -> None:
+    def __init__(self, sources: Sources, unsent: Budget, limits: Limits) -> None:
         self.limits = limits
         self.targets: list[Target] = []
         self.size = 0
@@ -80,7 +100,9 @@ class Collection:
         """Of the session while this fetch is its latest."""
         self.news: Callable[[], Target | None] = _nothing
         """Gives the next partition of a session that may have changed."""
-        self._logs = logs
+        self.choose: Callable[[Target], int] | None = None
+        """Chooses the broker that a consumer reads a partition from, if not from this one."""
+        self.sources = sources
         self._unsent = unsent
         self._counted = 0
         self._is_full = False
@@ -108,15 +130,15 @@ class Collection:
         # Begin to open them all; each is awaited where it is read.
         async for target in pace.each(self.targets):
             if target.log is None and target.topic is not None and not target.error:
-                self._logs.begin_open(target.topic.name, target.asked.partition)
+                self.sources.begin_open(target.topic.name, target.asked.partition)
         if self.targets and self._favoured is None:
-            self._favoured = self.targets[self._logs.next_turn(len(self.targets))]
+            self._favoured = self.targets[self.sources.next_turn(len(self.targets))]
         async for target in pace.each(self.targets, TAKE_UNITS):
             await self._take(target)
         while (target_ := self._next()) is not None:
             await self._take(target_)
             await pace.spend(TAKE_UNITS)
-        self._logs.shared.readers.ask_ahead()
+        self.sources.shared.readers.ask_ahead()
 
     def find_aborted(self) -> bool:
         """Find aborted transactions in memory, if somebody asks; return whether all are known."""
@@ -127,10 +149,20 @@ class Collection:
 
         Several partitions at a time: one that has much to read does not hold up the others.
         """
+        if not self.limits.committed:
+            return
+        self._give_up_rewritten()
         if self.find_aborted():
             return
         targets = iter(self.targets)
         await together([self._read_aborted(targets) for _ in range(ABORTED_AT_ONCE)])
+        self._give_up_rewritten()
+
+    def _give_up_rewritten(self) -> None:
+        """Leave out records that do not go with what is told of them; clients ask again."""
+        for target in self.targets:
+            if target.is_rewritten:
+                self.size -= target.give_up(ErrorCode.NONE)
 
     async def _read_aborted(self, targets: "Iterator[Target]") -> None:
         """Read one after the other; others take from the same."""
@@ -139,6 +171,25 @@ class Collection:
                 await target.read_aborted()
             except CoreError as error:
                 self.size -= target.give_up(error_code(error))
+
+    async def check_ahead(self, deadline_s: float) -> None:
+        """Refuse offsets that the leaders of followed partitions do not have. Errors: none.
+
+        Begins nothing after the deadline but with the first ones. Cost: nothing for a partition
+        whose leader named a higher end before.
+        """
+        loop = asyncio.get_running_loop()
+        ahead = [target for target in self.targets if target.is_ahead and not target.error]
+        for first in range(0, len(ahead), ABORTED_AT_ONCE):
+            await together([each.check_ahead() for each in ahead[first : first + ABORTED_AT_ONCE]])
+            if loop.time() >= deadline_s:
+                return
+
+    def refuse_ahead(self) -> None:
+        """Refuse what followers did not get to while the fetch waited; the leader has it."""
+        for target in self.targets:
+            if target.is_ahead and not target.error:
+                target.error = ErrorCode.OFFSET_NOT_AVAILABLE
 
     def give_back(self) -> None:
         """Count the answer out: from here on its connection does, if it has to keep it."""
@@ -162,7 +213,7 @@ class Collection:
         asked = self.targets if self.session is None else self.session.partitions
         if unknown == len(asked) or unknown < len(failed):
             return True
-        return bool([1 for target in self.targets if target.diverging])
+        return bool([1 for each in self.targets if each.diverging or each.preferred >= 0])
 
     def _size_with_cut_off(self) -> int:
         """Return how much could be taken if batches could be cut off at each partition's limit.
@@ -210,6 +261,8 @@ class Collection:
         log = target.log
         if log is None or target.error or target.diverging or log.failure is not None:
             return False
+        if target.is_ahead:
+            return False  # each poll says so
         return target.asked.fetch_offset >= log.end_for(committed=self.limits.committed)
 
     def _next(self) -> Target | None:
@@ -224,15 +277,15 @@ class Collection:
     def _take_tail(self, target: Target) -> bool:
         """Take what is in memory of one partition; return whether that was all of it."""
         if target.log is None and target.topic is not None and not target.error:
-            target.log = self._logs.get((target.topic.name, target.asked.partition))
+            target.log = self.sources.get((target.topic.name, target.asked.partition))
             if target.log is None:
                 return False
-        target.check()
+        self._check(target)
         log = target.open_log
         if log is None or self._is_full:
             return True
         if target.next_offset >= log.end_for(committed=self.limits.committed):
-            return True
+            return not target.is_ahead
         found = None if self._is_starved() else self._read_tail(target, log)
         if found is None:
             return False
@@ -242,12 +295,20 @@ class Collection:
     async def _take(self, target: Target) -> None:
         if target.log is None and target.topic is not None and not target.error:
             await self._open(target, target.topic.name)
-        target.check()
+        self._check(target)
         log = target.open_log
         if log is not None and not self._is_full and not self._is_starved():
             found = await self._read(target, log)
             self._add(target, found)
             self._count(found.size)
+
+    def _check(self, target: Target) -> None:
+        """Compare what is asked with the partition as it is, and with who should serve it."""
+        target.check()
+        if target.log is not None and not target.parts:
+            target.rewrites = target.log.log.rewrites
+        if self.choose is not None and target.may_be_sent:
+            target.preferred = self.choose(target)
 
     def _add(self, target: Target, found: Found) -> None:
         left = self.limits.max_bytes - self.size
@@ -259,13 +320,13 @@ class Collection:
             self._is_full = True
 
     async def _open(self, target: Target, topic: str) -> None:
-        outcome = await self._logs.opening(topic, target.asked.partition)
+        outcome = await self.sources.opening(topic, target.asked.partition)
         if isinstance(outcome, ErrorCode):
             target.error = outcome
         else:
             target.log = outcome
 
-    def _read_tail(self, target: Target, log: PartitionLog) -> Found | None:
+    def _read_tail(self, target: Target, log: ReadablePartition) -> Found | None:
         return log.read_tail(
             target.next_offset,
             self._room(target),
@@ -273,7 +334,7 @@ class Collection:
             committed=self.limits.committed,
         )
 
-    async def _read(self, target: Target, log: PartitionLog) -> Found:
+    async def _read(self, target: Target, log: ReadablePartition) -> Found:
         found = self._read_tail(target, log)
         if found is not None:
             return found

@@ -104,6 +104,11 @@ class CachedPartition:
         if session.parked is not None:
             session.parked.wake()
 
+    @property
+    def is_awaited(self) -> bool:
+        """Whether a poll of its session waits."""
+        return self.session.parked is not None
+
     def stand(self, place: Place) -> None:
         """Be idle until the log there says something."""
         self.place = place
@@ -127,6 +132,8 @@ class CachedPartition:
         self.gave = size > 0
         if data.error_code:
             self.high_watermark = -1  # told again once the error is gone
+        if data.preferred_read_replica >= 0:
+            return True
         return bool(changed or size or data.error_code or data.diverging_epoch.epoch >= 0)
 
 

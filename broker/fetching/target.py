@@ -1,11 +1,11 @@
 """One partition of a fetch: what is asked of it, and what was found so far."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from tailrace.broker.cluster.topic import Topic
 from tailrace.broker.fetching.sessions import CachedPartition, PartitionKey
 from tailrace.broker.partition.found import Found
-from tailrace.broker.partition.partition_log import PartitionLog
+from tailrace.broker.partition.readable import ReadablePartition
 from tailrace.protocol.errors import ErrorCode
 from tailrace.protocol.kafka.messages.fetch import EpochEndOffset, FetchPartition
 from tailrace.protocol.records.batch import read_header
@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from tailrace.broker.partition.aborted import AbortedTransaction
     from tailrace.protocol.ids import Buffer
 
-
+NO_REPLICA: Final = -1
+"""No broker is preferred."""
 UNKNOWN = (ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 """Kafka says these without asking a partition, and then lists no transactions instead of null."""
 
@@ -35,6 +36,8 @@ class Target:
         "log",
         "next_offset",
         "parts",
+        "preferred",
+        "rewrites",
         "size",
         "topic",
     )  # fmt: skip
@@ -53,12 +56,16 @@ class Target:
         self.cached = cached
         """Its place in the session, if the fetch belongs to one."""
         self.error = ErrorCode.NONE
-        self.log: PartitionLog | None = None
+        self.log: ReadablePartition | None = None
         self.next_offset = asked.fetch_offset
         self.parts: list[Buffer] = []
         self.size = 0
         self.full = False
         """More is there than the limits let through."""
+        self.preferred = NO_REPLICA
+        """The broker that the consumer is sent to instead of getting records."""
+        self.rewrites = 0
+        """What the log said of segments that got other ledgers, before anything was read."""
         self.diverging: EpochEndOffset | None = None
         self.aborted: Sequence[AbortedTransaction] | None = ()
         """Aborted transactions among the records; None while that is not known."""
@@ -82,12 +89,12 @@ class Target:
             code := log.check_epoch(asked.current_leader_epoch)
         ):
             self.error = code
-        elif asked.last_fetched_epoch >= 0 and self._parts_from(log):
+        elif self.is_ahead or (asked.last_fetched_epoch >= 0 and self._parts_from(log)):
             return
         elif not log.log_start_offset <= asked.fetch_offset <= log.log_end_offset:
             self.error = ErrorCode.OFFSET_OUT_OF_RANGE
 
-    def _parts_from(self, log: PartitionLog) -> bool:
+    def _parts_from(self, log: ReadablePartition) -> bool:
         """Note where the client's history parted from the log's, if it did."""
         fetched, offset = self.asked.last_fetched_epoch, self.asked.fetch_offset
         epoch, end = log.end_of_epoch(fetched)
@@ -107,9 +114,39 @@ class Target:
         return self.error in UNKNOWN and not was_there
 
     @property
-    def open_log(self) -> PartitionLog | None:
+    def is_ahead(self) -> bool:
+        """Whether a follower does not see yet what comes before the offset."""
+        log = self.log
+        return log is not None and log.is_follower and self.asked.fetch_offset > log.high_watermark
+
+    async def check_ahead(self) -> None:
+        """Refuse an offset that the partition's leader does not have either. Errors: none."""
+        if self.log is not None and not await self.log.is_there(self.asked.fetch_offset):
+            self.error = ErrorCode.OFFSET_OUT_OF_RANGE
+
+    @property
+    def may_be_sent(self) -> bool:
+        """Whether the consumer may as well read from a follower that is in step."""
+        log = self.log
+        if log is None or self.error or self.diverging or log.is_follower or self.parts:
+            return False
+        return self.preferred == NO_REPLICA and self.asked.fetch_offset <= log.high_watermark
+
+    @property
+    def open_log(self) -> ReadablePartition | None:
         """The partition, if there may be more to take from it."""
-        return None if self.error or self.diverging or self.full else self.log
+        if self.error or self.diverging or self.full or self.preferred != NO_REPLICA:
+            return None
+        return self.log
+
+    @property
+    def is_rewritten(self) -> bool:
+        """Whether the records may be of ledgers that the log has no more.
+
+        What was aborted is told of the new ones. Of a transaction whose marker was cleaned away
+        they say nothing, and its records, if they are the old ones, would seem to be committed.
+        """
+        return bool(self.parts and self.log and self.log.log.rewrites != self.rewrites)
 
     def take(self, found: Found) -> None:
         """Add batches that follow those that are here."""

@@ -62,7 +62,7 @@ def partition_places(
         if owner == broker.node_id:
             log = broker.partitions.get((topic.name, index))
             epoch = -1 if log is None else log.leader_epoch
-        shown, live = routes.replicas(topic, index)
+        shown, live = routes.shown_replicas(topic, index)
         offline = tuple(each for each in shown if each not in live)
         leader = owner if owner in reachable else NO_LEADER
         yield PartitionPlace(leader, epoch, shown, live, offline)

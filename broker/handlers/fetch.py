@@ -3,7 +3,7 @@
 Most fetches are answered at once from the tail cache, in the plain call. Batches leave as the
 slices that came in. Kept: sessions with incremental answers, topic ids, leader epochs and where
 histories part, OFFSET_OUT_OF_RANGE, long poll, the last stable offset and aborted transactions for
-those who read what is committed. No other broker serves reads, so no replica is ever preferred.
+those who read what is committed, preferred replicas and what followers answer (KIP-392).
 Source: KafkaApis.handleFetchRequest, FetchManager; reference Kafka 5.1-5.6.
 """
 
@@ -24,10 +24,12 @@ from tailrace.broker.fetching.sessions import (
     SessionKind,
     Updates,
 )
-from tailrace.broker.fetching.target import UNKNOWN, Target
+from tailrace.broker.fetching.target import NO_REPLICA, UNKNOWN, Target
 from tailrace.broker.handlers import handles
 from tailrace.broker.handlers._epochs import Leader, leaders_elsewhere
 from tailrace.broker.handlers._places import broker_place
+from tailrace.broker.handlers._replicas import chooser, sources
+from tailrace.broker.partition.readable import ReadablePartition
 from tailrace.core.runtime.loop_turns import Pace
 from tailrace.protocol.errors import ErrorCode
 from tailrace.protocol.kafka.apis import FETCH
@@ -62,7 +64,8 @@ def fetch(
     ctx: RequestContext, request: FetchRequest
 ) -> FetchResponse | Coroutine[Any, Any, FetchResponse]:
     """Answer now if that can be done from memory, else wait for it."""
-    collection = Collection(ctx.broker.partitions, ctx.broker.unsent, _limits(ctx, request))
+    collection = Collection(sources(ctx, request), ctx.broker.unsent, _limits(ctx, request))
+    collection.choose = chooser(ctx, request)
     if is_long(request):
         return _serve_long(ctx, request, collection)
     code = _begin(ctx, request, collection, _named(ctx, request))
@@ -107,10 +110,13 @@ async def _serve(
     deadline_s = loop.time() + min(request.max_wait_ms, WAIT_MS_MAX) / 1000
     try:
         await collection.collect(pace)
+        await collection.check_ahead(deadline_s)
         while not collection.is_due() and loop.time() < deadline_s:
             ctx.broker.metrics.fetch_parked_total += 1
             await collection.wait(deadline_s)
             await collection.collect(pace)
+        if loop.time() >= deadline_s:
+            collection.refuse_ahead()
         await collection.read_aborted()
         leaders = await _leaders(ctx, collection)
         return await ctx.broker.turns.finish(_response(ctx, request, collection, leaders))
@@ -153,8 +159,8 @@ def _begin(
     collection.news = partial(_next_cached, broker.topics, session)
     for target in named:  # what is new may have to be opened
         topic = target.topic
-        if topic is not None and broker.partitions.get((topic.name, target.key[1])) is None:
-            broker.partitions.begin_open(topic.name, target.key[1])
+        if topic is not None and collection.sources.get((topic.name, target.key[1])) is None:
+            collection.sources.begin_open(topic.name, target.key[1])
     return ErrorCode.NONE
 
 
@@ -303,7 +309,7 @@ def _answer(
         )  # fmt: skip
         if code is ErrorCode.FENCED_LEADER_EPOCH and log is not None:
             answer.current_leader = LeaderIdAndEpoch(
-                leader_id=ctx.broker.node_id, leader_epoch=log.leader_epoch
+                leader_id=_leader(ctx, target, log), leader_epoch=log.leader_epoch
             )
         elif leaders and (leader := leaders.get(_name(target))) is not None:
             answer.current_leader = LeaderIdAndEpoch(**leader._asdict())
@@ -314,11 +320,21 @@ def _answer(
         last_stable_offset=log.last_stable_offset,
         log_start_offset=log.log_start_offset,
         aborted_transactions=_aborted(target) if committed and not target.diverging else None,
+        preferred_read_replica=target.preferred,
         records=target.parts,
     )
+    if log.is_follower:
+        ctx.broker.followed.metrics.fetched_bytes_total += target.size
     if target.diverging is not None:
         answer.diverging_epoch = target.diverging
     return answer
+
+
+def _leader(ctx: RequestContext, target: Target, log: ReadablePartition) -> int:
+    if not log.is_follower:
+        return ctx.broker.node_id
+    owner = ctx.broker.routes.owner(*_name(target))
+    return NO_REPLICA if owner is None else owner
 
 
 def _aborted(target: Target) -> Sequence[AbortedTransaction]:

@@ -42,13 +42,17 @@ class LogNotes(msgspec.Struct, forbid_unknown_fields=True, frozen=True, omit_def
 
 async def read_notes(stream: Log | StoredLog) -> LogNotes:
     """Return what was noted with the stream. Errors: CoreError, CorruptData."""
-    data = await stream.get_data()
+    return decode_notes(stream.name, await stream.get_data())
+
+
+def decode_notes(name: str, data: bytes) -> LogNotes:
+    """Read what was noted with the stream of that name. Errors: CorruptData."""
     if not data:
         return LogNotes()
     try:
         notes = msgspec.json.decode(data, type=LogNotes)
     except NOT_JSON as error:
-        raise CorruptData(f"notes of log {stream.name}: {error}") from error
+        raise CorruptData(f"notes of log {name}: {error}") from error
     if notes.version > VERSION:
-        raise CorruptData(f"notes of log {stream.name}: version {notes.version}")
+        raise CorruptData(f"notes of log {name}: version {notes.version}")
     return notes

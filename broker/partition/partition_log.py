@@ -55,20 +55,12 @@ GAPS_EXCUSED_S = 10.0
 
 
 class PartitionLog(ReadablePartition):
-    """An open, owned partition.
-
-    `log_end_offset`: the next to be written. It rises only, as log start and high watermark do.
-    """
+    """An open, owned partition. `log_end_offset` is the next offset to be written."""
 
     def __init__(
         self, partition: TopicPartition, log: Log, settings: TopicSettings, shared: SharedParts
     ) -> None:
         super().__init__(partition, log, shared)
-        self.log_end_offset: Offset = 0
-        self.topic_id: bytes = b""
-        """Of the topic that it was opened for; a topic made again has another."""
-        self.failure: ErrorCode | None = None
-        """Why nothing goes in or out any more."""
         self.notes = LogNotes()
         """What is on disk with the stream, as far as this owner knows; see `note`."""
         self.on_dead: Callable[[PartitionLog], None] = _nobody

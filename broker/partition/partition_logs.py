@@ -9,7 +9,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 from itertools import count
-from typing import Final, TypeAlias
+from typing import Final, Protocol, TypeAlias
 
 from tailrace.broker.cluster.names import stream_name
 from tailrace.broker.cluster.topic import Topic
@@ -53,6 +53,23 @@ Visitor: TypeAlias = Callable[[PartitionLog | ErrorCode], None]
 """Called once, with the open partition or with why it cannot be opened; must not raise."""
 
 
+class Follower(Protocol):
+    """What reads partitions that other brokers own."""
+
+    async def let_go(self, partition: TopicPartition) -> None:
+        """Have nothing of a partition open any more. Errors: none."""
+
+
+class _NoFollower:
+    """Nothing does."""
+
+    async def let_go(self, _partition: TopicPartition) -> None:
+        """Nothing is open."""
+
+
+NO_FOLLOWER: Final = _NoFollower()
+
+
 class PartitionLogs:
     """All open partitions of this broker. Look-ups are plain calls; opening is a task.
 
@@ -80,6 +97,8 @@ class PartitionLogs:
         self._topics = topics
         self._config = config
         self._ownership = ownership
+        self.follower: Follower = NO_FOLLOWER
+        """What else of this broker may have a partition's log open: it lets go first."""
         self._open: dict[tuple[str, int], PartitionLog] = {}
         self._opening: dict[tuple[str, int], list[Visitor]] = {}
         self._failed = FailedOpens()
@@ -189,6 +208,14 @@ class PartitionLogs:
                     self._leave(partition), f"let go {partition}"
                 )
 
+    async def has_left(self, partition: TopicPartition) -> bool:
+        """Wait while a partition is let go; return whether nothing of it is open. Errors: none."""
+        leaving = self._leaving.get(partition)
+        if leaving is not None:
+            await asyncio.wait([leaving])
+        places = (self._open, self._opening, self._dying, self._leaving)
+        return not any(partition in place for place in places)
+
     async def _leave(self, partition: TopicPartition) -> None:
         try:
             async with self._leaving_turns:
@@ -247,6 +274,7 @@ class PartitionLogs:
 
     async def _give_up(self, partition: TopicPartition) -> None:
         """Close a partition and its log, which may be deleted and made anew by another broker."""
+        await self.follower.let_go(partition)
         await self.close_partition(partition)
         await self._namespace.close_log(stream_name(*partition))
 
@@ -281,6 +309,7 @@ class PartitionLogs:
             self.let_go()  # it became another's while it was opened
 
     async def _open_now(self, partition: TopicPartition) -> PartitionLog:
+        await self.follower.let_go(partition)
         leaving = self._leaving.get(partition)
         if leaving is not None:
             await asyncio.wait([leaving])

@@ -46,7 +46,11 @@ class ReadablePartition:
 
     `leader_epoch`: higher than that of any owner before, whether that wrote anything or not.
     `log_start_offset`: first offset that is kept. `high_watermark`: first that is not readable.
+    `log_end_offset`: the end, readable or not. These three rise only.
     """
+
+    is_follower = False
+    """Whether another broker owns it: then what this one sees is not all there is."""
 
     def __init__(self, partition: TopicPartition, log: Log, shared: SharedParts) -> None:
         self.partition = partition
@@ -59,6 +63,11 @@ class ReadablePartition:
         self.leader_epoch = -1
         self.log_start_offset: Offset = 0
         self.high_watermark: Offset = 0
+        self.log_end_offset: Offset = 0
+        self.topic_id: bytes = b""
+        """Of the topic that it was opened for; a topic made again has another."""
+        self.failure: ErrorCode | None = None
+        """Why nothing goes in or out any more."""
         self._readers = shared.readers
         self._lane = shared.lane
         self._source = Source(log, Bookmarks(), self.locate, self.tail.holds)
@@ -175,6 +184,10 @@ class ReadablePartition:
         if epoch < self.leader_epoch:
             return ErrorCode.FENCED_LEADER_EPOCH
         return ErrorCode.UNKNOWN_LEADER_EPOCH
+
+    async def is_there(self, offset: Offset) -> bool:
+        """Return whether the log has an offset, as far as its owner says. Errors: none."""
+        return offset <= self.log_end_offset
 
     def end_of_epoch(self, epoch: int) -> tuple[int, Offset]:
         """Return the largest epoch up to `epoch` and where it ends; (-1, -1) if unknown."""

@@ -19,6 +19,10 @@ class Watcher(Protocol):
     def wake(self) -> None:
         """Hear that the partition is not what it was."""
 
+    @property
+    def is_awaited(self) -> bool:
+        """Whether a client waits for what it hears."""
+
 
 class FetchWaiter:
     """One fetch that needs `missing` more bytes."""
@@ -53,6 +57,13 @@ class Waiters:
 
     def __len__(self) -> int:
         return len(self._waiting) + len(self._committed) + len(self._watching)
+
+    @property
+    def is_awaited(self) -> bool:
+        """Whether a fetch waits for news of the partition at this moment."""
+        if self._waiting or self._committed:
+            return True
+        return any(each.is_awaited for each in self._watching)
 
     def join(self, waiter: FetchWaiter, *, committed: bool = False) -> None:
         """Tell `waiter` about every byte from now on; if `committed`, about every stable one."""

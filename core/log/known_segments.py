@@ -150,6 +150,7 @@ class KnownSegments:
         """Take a list that was read, unless an owner of this process has its own by now."""
         if not self._is_owned:
             self.is_whole = True
+            self.rewrites += sum(_is_in_another_ledger(each, self.segments) for each in found)
             self._install(found)
 
     async def _follow_others(self) -> None:
@@ -205,6 +206,11 @@ def _joined(older: SegmentList, own: SegmentList) -> SegmentList:
         return older
     first = own.segments[0].lssn
     return SegmentList.of((*(each for each in older if each.lssn < first), *own))
+
+
+def _is_in_another_ledger(segment: SegmentMetadata, known: SegmentList) -> bool:
+    before = known.find(segment.lssn)
+    return before is not None and before.ledger_id != segment.ledger_id
 
 
 def _is_in(known: SegmentMetadata, there: dict[int, SegmentMetadata]) -> bool:

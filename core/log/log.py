@@ -46,6 +46,7 @@ from tailrace.core.log.upkeep import LogUpkeep
 from tailrace.core.log.writer import LogWriter
 from tailrace.core.metadata.layout import LogPaths
 from tailrace.core.metadata.segment_metadata import SegmentMetadata
+from tailrace.core.metadata.store import Watch
 from tailrace.protocol.distributedlog.dlsn import DLSN
 from tailrace.protocol.ids import LedgerId, TxId
 
@@ -83,7 +84,7 @@ class Log:
 
     @property
     def rewrites(self) -> int:
-        """Rises when completed segments get other ledgers, as far as this log's writer hears."""
+        """Rises when segments of the list get other ledgers, as far as this process hears."""
         return self._known.rewrites
 
     @property
@@ -93,9 +94,12 @@ class Log:
 
     # ------------------------------------------------------------------ application metadata
 
-    async def get_data(self) -> bytes:
-        """Return what the application keeps with the log. Errors: NoNode."""
-        node = await self._store.get(self._paths.log)
+    async def get_data(self, watch: Watch | None = None) -> bytes:
+        """Return what the application keeps with the log; `watch` hears once of a change.
+
+        Errors: NoNode.
+        """
+        node = await self._store.get(self._paths.log, watch)
         self._data_version = node.version
         return node.data
 

@@ -118,14 +118,24 @@ def _watermarks(consumer: Consumer, partition: TopicPartition) -> tuple[int, int
 
 
 def consume(
-    *, bootstrap: str, topic: str, partitions: int, record_bytes: int, newest_bytes: int = -1
+    *,
+    bootstrap: str,
+    topic: str,
+    partitions: int,
+    record_bytes: int,
+    newest_bytes: int = -1,
+    rack: str = "",
 ) -> dict[str, Any]:
-    """Read everything that is there, or so much of the newest. Return records, bytes, seconds."""
+    """Read everything that is there, or so much of the newest. Return records, bytes, seconds.
+
+    `rack`: where the consumer is.
+    """
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap,
             "group.id": "bench",
             "auto.offset.reset": "earliest",
+            "client.rack": rack,
             **_CONSUMER,
         }
     )

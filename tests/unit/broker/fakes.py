@@ -22,6 +22,7 @@ from tailrace.broker.config import BrokerConfig
 from tailrace.broker.context import RequestContext
 from tailrace.broker.errors import KafkaError
 from tailrace.broker.fetching.session_cache import SESSION_ID_MAX, FetchSessionCache
+from tailrace.broker.following.followed_partitions import FollowedPartitions
 from tailrace.broker.listeners import Advertised, ConnectionInfo, Endpoint, Listener
 from tailrace.broker.partition.partition_log import PartitionLog
 from tailrace.broker.partition.partition_logs import PartitionLogs
@@ -669,7 +670,7 @@ def make_world(
     logs: Any = namespace
     there = Bookies(bookies)
     random = Random(1)
-    routes = Routes(anything, config.node_id)
+    routes = Routes(anything, config.node_id, serves_racks=config.serves_racks)
     partitions = PartitionLogs(logs, anything, clock, config.partitions, routes)
     routes.listen(partitions.let_go)
     producer_ids = ProducerIds(store)
@@ -684,6 +685,7 @@ def make_world(
         routes=routes,
         peers=Peers(routes, "broker-1"),
         partitions=partitions,
+        followed=FollowedPartitions(logs, anything, partitions, nobody, config.following),
         groups=None,  # type: ignore[arg-type]
         transactions=TransactionCoordinator(config.transactions, parts, add_wait_ms=100),
         producer_ids=producer_ids,

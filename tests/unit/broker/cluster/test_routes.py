@@ -8,7 +8,7 @@ import pytest
 from typing_extensions import override
 
 from tailrace.broker.cluster import routes
-from tailrace.broker.cluster.live_brokers import LiveBroker, live_broker
+from tailrace.broker.cluster.live_brokers import LiveBroker, LiveBrokers, live_broker
 from tailrace.broker.cluster.paths import ClusterPaths
 from tailrace.broker.cluster.registration import broker_node, decode_broker, encode_broker
 from tailrace.broker.cluster.routes import Routes
@@ -237,3 +237,37 @@ def test_live_brokers_are_read_from_registrations_of_kafka_too() -> None:
     assert live_broker(9, decode_broker(text)) == LiveBroker(
         9, {"A": Endpoint("::1", 9092)}, Endpoint("::1", 9092), None
     )
+
+
+@in_loop
+async def test_readers_follow_the_brokers_of_their_racks() -> None:
+    topics = FakeTopics(FakeNamespace())
+    made = Routes(topics, 1, serves_racks=True)
+    at = Endpoint("b", 9000)
+
+    def live(**racks: str | None) -> LiveBrokers:
+        ids = {f"b{each}": each for each in range(1, 5)}
+        return LiveBrokers(LiveBroker(ids[b], {}, at, rack) for b, rack in racks.items())
+
+    topics.add("t", 1)
+    topics.assign("t", {0: (1, 3)})
+    topic = topics.get("t")
+    assert topic is not None
+    assert made.readers(topic, 0) == {}
+    made.use(live(b1="a", b2="b", b3="b", b4=None))
+    assert made.readers(topic, 0) == {"a": 1, "b": 3}  # 3 is preferred to 2
+    assert made.shown_replicas(topic, 0) == ((1, 3), (1, 3))
+    made.use(live(b1="a", b2="b", b4=None))
+    assert made.readers(topic, 0) == {"a": 1, "b": 2}
+    assert made.shown_replicas(topic, 0) == ((1, 3, 2), (1, 2))
+    assert made.replicas(topic, 0) == ((1, 3), (1,))
+    made.use(live(b2="b", b4=None))
+    assert made.owner("t", 0) in (2, 4)
+    topics.assign("t", {0: (4,)})
+    moved = topics.get("t")
+    assert moved is not None
+    assert made.readers(moved, 0) == {"b": 2}  # the owner has no rack
+    plain = Routes(topics, 1)
+    plain.use(live(b1="a", b2="b"))
+    assert plain.readers(moved, 0) == {}
+    assert plain.shown_replicas(moved, 0) == plain.replicas(moved, 0)

@@ -6,7 +6,7 @@ from hashlib import blake2b
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tailrace.broker.cluster.routing import owners_of, replicas_of
+from tailrace.broker.cluster.routing import owners_of, readers_of, replicas_of
 
 TOPIC_ID = bytes(range(16))
 IDS = st.binary(min_size=16, max_size=16)
@@ -105,3 +105,36 @@ def test_replicas_are_the_list_or_the_owner() -> None:
     assert replicas_of(2, (), (1, 2)) == ((2,), (2,))
     assert replicas_of(2, (3, 2, 1), (1, 2)) == ((3, 2, 1), (2, 1))
     assert replicas_of(1, (7, 8), (1, 2)) == ((7, 8, 1), (1,))
+
+
+RACKS = st.dictionaries(
+    st.sampled_from("abc"), st.lists(st.integers(0, 9), min_size=1, max_size=4, unique=True)
+)
+
+
+@given(IDS, st.integers(0, 9), st.lists(st.integers(0, 9), max_size=4, unique=True), RACKS)
+def test_in_each_rack_the_first_preferred_broker_reads_or_the_one_that_draws_most(
+    topic_id: bytes, partition: int, preferred: list[int], racks: dict[str, list[int]]
+) -> None:
+    readers = readers_of(topic_id, partition, preferred, racks)
+    assert readers.keys() == racks.keys()
+    for rack, reader in readers.items():
+        listed = [broker for broker in preferred if broker in racks[rack]]
+        assert reader in racks[rack]
+        assert not listed or reader == listed[0]
+        assert readers_of(topic_id, partition, preferred, {rack: racks[rack][::-1]}) == {
+            rack: reader
+        }
+
+
+def test_the_brokers_of_a_rack_share_the_partitions_of_a_topic() -> None:
+    drawn = Counter(readers_of(TOPIC_ID, at, (), {"a": (1, 2, 3)})["a"] for at in range(300))
+    assert set(drawn) == {1, 2, 3}
+    assert min(drawn.values()) > 70
+
+
+def test_of_a_rack_that_loses_a_broker_the_others_keep_their_partitions() -> None:
+    for partition in range(60):
+        before = readers_of(TOPIC_ID, partition, (), {"a": (1, 2, 3)})["a"]
+        after = readers_of(TOPIC_ID, partition, (), {"a": (1, 3)})["a"]
+        assert before in (2, after)

@@ -49,3 +49,26 @@ async def test_partitions_do_not_wait_for_each_other_and_keep_their_own_errors()
         if partition != 1:
             assert bases(answer) == [0, 2]
             assert answer.aborted_transactions == (Answered(producer_id=partition, first_offset=0),)
+
+
+@in_loop
+async def test_records_of_ledgers_that_were_replaced_meanwhile_are_left_out() -> None:
+    """What was aborted is told of the new ledgers: it says nothing of what was cleaned away."""
+    world = await filled(2, 2)
+    for partition in (0, 1):
+        log = await world.open("t", partition)
+
+        def unknown(_first: int, _last: int) -> None:
+            return None
+
+        async def found(_first: int, _last: int, partition: int = partition) -> object:
+            world.log("t", partition).rewrites += partition  # of one of them
+            return []
+
+        log.aborted_in_memory = unknown  # type: ignore[method-assign]
+        log.aborted_between = found  # type: ignore[method-assign, assignment]
+    kept, replaced = data_of(await ask(world, FETCH, 11, wanted((0, 0), (1, 0), isolation_level=1)))
+    assert (kept.error_code, bases(kept)) == (ErrorCode.NONE, [0, 2])
+    assert (replaced.error_code, bases(replaced)) == (ErrorCode.NONE, [])
+    plain = data_of(await ask(world, FETCH, 11, wanted((1, 0))))
+    assert bases(plain[0]) == [0, 2]

@@ -2,7 +2,9 @@
 
 import asyncio
 
+from tailrace.broker.fetching.sessions import FetchSession, SessionKind
 from tailrace.broker.partition.waiters import FetchWaiter, Waiters
+from tailrace.protocol.kafka.messages.fetch import FetchPartition
 from tests.unit.broker.loops import in_loop
 
 
@@ -43,3 +45,21 @@ async def test_trouble_wakes_everybody() -> None:
         waiters.join(waiter)
     waiters.wake_all()
     assert all(waiter.future.done() for waiter in all_of_them)
+
+
+@in_loop
+async def test_a_partition_is_awaited_while_a_fetch_or_a_poll_waits_for_it() -> None:
+    waiters = Waiters()
+    waiter = FetchWaiter(1, asyncio.get_running_loop().create_future())
+    for committed in (False, True):
+        assert not waiters.is_awaited
+        waiters.join(waiter, committed=committed)
+        assert waiters.is_awaited
+        waiters.leave(waiter)
+    kind = SessionKind(privileged=False, uses_topic_ids=False, reads_committed=False)
+    session = FetchSession(1, 0, kind)
+    asked = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1)
+    session.add(("t", 0), asked).stand(waiters)
+    assert not waiters.is_awaited
+    session.parked = waiter
+    assert waiters.is_awaited

@@ -344,3 +344,18 @@ def txids_after(resume: Resume, txids: Sequence[int]) -> list[int]:
             continue
         rest.append(txid)
     return rest
+
+
+def test_who_does_not_own_a_log_hears_of_ledgers_that_were_replaced(tmp_path: Path) -> None:
+    async def story(world: World) -> None:
+        log = await with_segments(world, 3)
+        other = await world.log(client_id="other")
+        await other.refresh()
+        assert other.rewrites == 0
+        await rewritten(log, [1, 2])
+        await other.refresh(is_forced=True)
+        assert other.rewrites == 2
+        await other.refresh(is_forced=True)
+        assert other.rewrites == 2
+
+    run_world(tmp_path, story)
