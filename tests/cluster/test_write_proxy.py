@@ -257,6 +257,35 @@ def test_a_restarted_proxy_waits_for_its_former_session(
     assert payloads_of(cluster.namespace, "restarted") == [b"a", b"a"]
 
 
+def test_of_two_proxies_with_one_location_the_second_ends(
+    cluster: ThreeBookies, proxy: Callable[..., WriteProxyUnderTest]
+) -> None:
+    one = proxy().start()
+    assert one.told == one.at
+    two = proxy("--advertise", one.at, "--shard", "0").start()
+    assert two.told == one.at
+    request = WriteRequest(stream="contested", payload=b"a")
+
+    async def story() -> None:
+        async with calls(one.at) as ask, calls(two.at) as other:
+            await ask("create", StreamRequest(stream="contested"))
+            assert (await ask("write", request)).header.code == SUCCESS
+            while two.is_running:
+                try:
+                    header = (await other("write", request)).header
+                except grpc.aio.AioRpcError:
+                    break
+                assert header.code in (STREAM_UNAVAILABLE, SERVICE_UNAVAILABLE), header
+                await asyncio.sleep(RETRY_S)
+            assert (await ask("write", request)).header.code == SUCCESS
+
+    run(story)
+    assert two.end(None) == 1
+    assert "location_in_use stream=contested" in two.output
+    assert one.stop() == 0
+    assert payloads_of(cluster.namespace, "contested") == [b"a", b"a"]
+
+
 def test_a_topics_partitions_are_left_to_kafkas_clients(
     cluster: ThreeBookies, proxy: Callable[..., WriteProxyUnderTest]
 ) -> None:
