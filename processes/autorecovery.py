@@ -29,11 +29,11 @@ from tailrace.core.metadata.store import MetadataStore
 from tailrace.core.metadata.uri import parse_uri
 from tailrace.core.metadata.zookeeper import ZookeeperStore
 from tailrace.core.runtime.clock import Clock, SystemClock
-from tailrace.core.runtime.http import Handler, HttpReply, HttpServer, prometheus_text
 from tailrace.core.runtime.metrics import Metrics
 from tailrace.core.runtime.task_health import task_health
 from tailrace.core.runtime.tasks import Tasks
 from tailrace.processes.autorecovery_config import AutoRecoveryProcessConfig
+from tailrace.processes.health_http import serve_health
 from tailrace.processes.lifecycle import Remedies, Serving, run_process
 
 
@@ -82,10 +82,7 @@ async def autorecovery_process(
         bookies = RegisteredBookies(store, config.bookies, root=config.root)
         stack.push_async_callback(bookies.close)
         metrics.register("bookie_client", bookies.metrics)
-        if config.http.enabled:
-            http = HttpServer(config.http.host, config.http.port, _routes(metrics))
-            stack.push_async_callback(http.close)
-            await http.start()
+        await serve_health(config.http, metrics, stack)
         running = AutoRecovery(config.identity)
         stack.push_async_callback(running.tasks.close)
         context = _context(config, store, bookies, metrics, rng)
@@ -118,13 +115,6 @@ def _context(
     paths = LedgerPaths(config.root)
     nodes = LedgerNodes(store, paths, ledgers.metadata_update_attempts, numbers)
     return LedgerContext(nodes, bookies, ensembles)
-
-
-def _routes(metrics: Metrics) -> dict[tuple[str, str], Handler]:
-    return {
-        ("GET", "/health"): lambda _: HttpReply(task_health().status()),
-        ("GET", "/metrics"): lambda _: prometheus_text(metrics),
-    }
 
 
 def serving(running: AutoRecovery) -> Serving:

@@ -8,23 +8,13 @@ from tailrace.core.autorecovery.config import AutoRecoveryConfig
 from tailrace.core.ledger.config import BookieClientConfig, LedgerClientConfig
 from tailrace.core.metadata.layout import LEDGERS_ROOT
 from tailrace.core.metadata.uri import parse_uri
-from tailrace.core.runtime.config import PortNumber, setting
+from tailrace.core.runtime.config import setting
 from tailrace.core.runtime.host import host_name
 from tailrace.core.runtime.logging_setup import LogLevel
+from tailrace.processes.health_http import HealthHttpConfig
 
 _ID = re.compile(r"[A-Za-z0-9._:\-]+")
 """BookKeeper's rule for ids: its tools take the auditor's for a bookie's."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RecoveryHttpConfig:
-    """Health and metrics over HTTP, by the names that bookies have for it."""
-
-    enabled: bool = setting(
-        "httpServerEnabled", False, "Answer /health and /metrics over HTTP, without authentication."
-    )
-    host: str = setting("httpServerHost", "127.0.0.1", "Address of the HTTP port.")
-    port: PortNumber = setting("httpServerPort", 8080, "The HTTP port; 0 picks one.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +43,7 @@ class AutoRecoveryProcessConfig:
     recovery: AutoRecoveryConfig = field(default_factory=AutoRecoveryConfig)
     ledgers: LedgerClientConfig = field(default_factory=LedgerClientConfig)
     bookies: BookieClientConfig = field(default_factory=BookieClientConfig)
-    http: RecoveryHttpConfig = field(default_factory=RecoveryHttpConfig)
+    http: HealthHttpConfig = field(default_factory=HealthHttpConfig)
 
     def __post_init__(self) -> None:
         if parse_uri(self.metadata_uri).path is not None:

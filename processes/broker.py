@@ -6,8 +6,6 @@ safe at any point: what it wrote is recovered by whoever opens a log next. A los
 nothing: the broker serves the logs that it has and registers again by itself.
 """
 
-import logging
-import sys
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING
@@ -16,22 +14,17 @@ from tailrace.broker.broker import Broker
 from tailrace.broker.cluster.paths import ClusterPaths
 from tailrace.broker.running import Storage, running_broker
 from tailrace.core.errors import CoreError, NodeExists, NoNode, Unavailable
-from tailrace.core.log.open_namespace import NamespaceOptions, OpenNamespace, open_namespace
-from tailrace.core.metadata.bindings import bind_namespace, find_binding
+from tailrace.core.log.open_namespace import NamespaceOptions, open_namespace
 from tailrace.core.metadata.cluster import check_cluster
-from tailrace.core.metadata.namespace_binding import BKDLConfig
-from tailrace.core.metadata.store import MetadataStore
-from tailrace.core.metadata.uri import parse_namespace_uri, parse_uri
-from tailrace.core.metadata.zookeeper import ZookeeperStore
+from tailrace.core.metadata.uri import parse_uri
 from tailrace.core.runtime.clock import Clock, SystemClock
 from tailrace.core.runtime.metrics import Metrics
 from tailrace.processes.broker_config import BrokerProcessConfig
+from tailrace.processes.cluster_namespace import Connecting, bind, granted_ms, register_numbers
 from tailrace.processes.lifecycle import Remedies, Serving, run_process
 
 if TYPE_CHECKING:
     from tailrace.faults.control import FaultControl
-
-logger = logging.getLogger(__name__)
 
 
 def run(config: BrokerProcessConfig, faults: "FaultControl | None" = None) -> int:
@@ -60,7 +53,8 @@ async def broker_process(
     other ledgers), CorruptData, OSError (address in use).
     """
     async with AsyncExitStack() as stack:
-        await _bind(config)
+        connecting = Connecting(config.session_timeout_ms, config.answer_within_ms)
+        await bind(config.metadata_uri, config.namespace_uri, connecting)
         options = NamespaceOptions(
             log=config.log_config(),
             ledgers=config.ledgers,
@@ -73,7 +67,7 @@ async def broker_process(
         opening = open_namespace(config.namespace_uri, options, clock)
         opened = await stack.enter_async_context(opening)
         await check_cluster(opened.ledger_store, opened.binding.bk_ledgers_path)
-        _register(opened, metrics)
+        register_numbers(opened, metrics)
         paths = ClusterPaths.of_namespace(opened.uri.root)
         storage = Storage(
             opened.store,
@@ -81,7 +75,7 @@ async def broker_process(
             opened.bookies,
             paths,
             config.namespace_uri,
-            session_timeout_ms=_granted_ms(opened.store, config),
+            session_timeout_ms=granted_ms(opened.store, config.session_timeout_ms),
             is_shared=True,
         )
         serving = running_broker(config.broker, storage, clock, metrics)
@@ -90,70 +84,6 @@ async def broker_process(
             faults.open(broker)
             stack.push_async_callback(faults.close)
         yield broker
-
-
-async def _bind(config: BrokerProcessConfig) -> None:
-    """Bind the namespace to the cluster's ledgers, unless it is bound to them already.
-
-    Errors: NoNode (no cluster), NodeExists (it is bound to others), CorruptData, Unavailable.
-    """
-    cluster, at = parse_uri(config.metadata_uri), parse_namespace_uri(config.namespace_uri)
-    async with AsyncExitStack() as stack:
-        store = await _connect(at.hosts, config, stack)
-        bound = await find_binding(store, at.root)
-        if bound is not None:
-            if bound.config.bk_ledgers_path != cluster.ledgers_root:
-                raise NodeExists(f"{bound.path} is bound to {bound.config.bk_ledgers_path}")
-            if bound.config.bk_zk_servers != cluster.hosts:  # perhaps by other names
-                logger.warning(
-                    "namespace_bound_by_other_names bound_to=%s used=%s",
-                    bound.config.bk_zk_servers, cluster.hosts,
-                )  # fmt: skip
-            return
-        ledger_store = store
-        if cluster.hosts != at.hosts:
-            ledger_store = await _connect(cluster.hosts, config, stack)
-        await check_cluster(ledger_store, cluster.ledgers_root)
-        binding = BKDLConfig(
-            bk_zk_servers=cluster.hosts,
-            bk_ledgers_path=cluster.ledgers_root,
-            dl_zk_servers_for_writer=at.hosts,
-        )
-        await bind_namespace(store, at.root, binding)
-        sys.stdout.write(f"bound {config.namespace_uri} to the ledgers at {config.metadata_uri}\n")
-
-
-def _granted_ms(store: MetadataStore, config: BrokerProcessConfig) -> int:
-    """Return after how long a dead broker is missed; tell if that is longer than was asked for."""
-    asked_ms = config.session_timeout_ms
-    granted_ms = store.session_timeout_ms if isinstance(store, ZookeeperStore) else asked_ms
-    if granted_ms > asked_ms:
-        logger.warning(
-            "zookeeper_session_timeout asked_ms=%d granted_ms=%d remedy=%s",
-            asked_ms, granted_ms, "`tailrace cluster init` says what to change in zoo.cfg",
-        )  # fmt: skip
-    return max(granted_ms, asked_ms)
-
-
-async def _connect(hosts: str, config: BrokerProcessConfig, stack: AsyncExitStack) -> MetadataStore:
-    store = await ZookeeperStore.connect(
-        hosts,
-        session_timeout_ms=config.session_timeout_ms,
-        answer_within_ms=config.answer_within_ms,
-    )
-    stack.push_async_callback(store.close)
-    return store
-
-
-def _register(opened: OpenNamespace, metrics: Metrics) -> None:
-    """Show the numbers of everything below the broker."""
-    if isinstance(opened.store, ZookeeperStore):
-        metrics.register("metadata", opened.store.metrics)
-    metrics.register("log", opened.logs.metrics)
-    if opened.cold is not None:
-        metrics.register("cold", opened.cold.metrics)
-    metrics.register("ledger", opened.ledgers.metrics)
-    metrics.register("bookie_client", opened.bookies.metrics)
 
 
 def _serving(broker: Broker) -> Serving:

@@ -88,6 +88,12 @@ async def standalone(
         )
         serving = running_broker(config.broker, storage, clock, metrics)
         broker = await stack.enter_async_context(serving)
+        if config.proxy.enabled:
+            from tailrace.processes.standalone_proxies import serve_proxies  # gRPC loads slowly
+
+            ledgers = LedgerClient(store, writable)
+            proxies = serve_proxies(config, storage, ledgers, clock, metrics)
+            await stack.enter_async_context(proxies)
         if faults is not None:
             faults.open(broker, bookie.look_at_disks)
             stack.push_async_callback(faults.close)

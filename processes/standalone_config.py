@@ -9,6 +9,9 @@ from tailrace.core.log.cold.config import ColdConfig
 from tailrace.core.log.config import LogConfig
 from tailrace.core.runtime.config import setting
 from tailrace.core.runtime.logging_setup import LogLevel
+from tailrace.processes.proxy_address import ProxyAddressConfig
+from tailrace.proxy.owner.config import OwnerConfig
+from tailrace.proxy.service.config import GrpcConfig, WriteServiceConfig
 
 _BOOKIE = BookieConfig()
 
@@ -27,6 +30,21 @@ class TopicLogConfig(LogConfig):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class StandaloneProxyConfig:
+    """The serving layer inside a standalone process."""
+
+    enabled: bool = setting(
+        "proxy.enable",
+        False,
+        "Serve thin clients over gRPC (proxy.listener): they write log streams by name.",
+    )
+    address: ProxyAddressConfig = field(default_factory=ProxyAddressConfig)
+    grpc: GrpcConfig = field(default_factory=GrpcConfig)
+    write: WriteServiceConfig = field(default_factory=WriteServiceConfig)
+    owner: OwnerConfig = field(default_factory=OwnerConfig)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StandaloneConfig:
     """Everything that one standalone process can be told."""
 
@@ -42,6 +60,7 @@ class StandaloneConfig:
     log: TopicLogConfig = field(default_factory=TopicLogConfig)
     cold: ColdConfig = field(default_factory=ColdConfig)
     bookie: BookieConfig = field(default_factory=BookieConfig)
+    proxy: StandaloneProxyConfig = field(default_factory=StandaloneProxyConfig)
 
     def __post_init__(self) -> None:
         check_topic_logs(self.log)

@@ -18,6 +18,7 @@ from tailrace.tools.stdout import ReaderGone, drop_stdout, take_stdout
 COMMANDS = {
     "start": "tailrace.tools.serving.start",
     "broker": "tailrace.tools.serving.broker",
+    "proxy": "tailrace.tools.serving.proxy",
     "cluster": "tailrace.tools.cluster.cluster",
     "bookie": "tailrace.tools.bookies.bookie",
     "autorecovery": "tailrace.tools.bookies.autorecovery",

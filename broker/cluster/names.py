@@ -5,11 +5,14 @@ Source: org.apache.kafka.common.internals.Topic.
 
 import re
 
+from tailrace.core.runtime.decimal_text import INT32_MAX
+
 NAME_LENGTH_MAX = 249
 INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
 CLUSTER_METADATA_TOPIC = "__cluster_metadata"
 """Kafka's controllers keep theirs there; a topic of that name would pass for it."""
 
+_PARTITION = re.compile(r"(.+)-(0|[1-9][0-9]{0,9})", re.DOTALL)
 _LEGAL = re.compile(r"[a-zA-Z0-9._-]+")
 
 
@@ -44,3 +47,16 @@ def stream_name(topic: str, partition: int) -> str:
     """
     safe = f"%2E{topic[1:]}" if topic.startswith(".") else topic
     return f"{safe}-{partition}"
+
+
+def topic_of(stream: str) -> str | None:
+    """Return the topic that a log stream is of, if it is a partition's: `stream_name` backwards.
+
+    None: no partition of any topic has this stream.
+    """
+    found = _PARTITION.fullmatch(stream)
+    if found is None or int(found[2]) > INT32_MAX:
+        return None
+    safe = found[1]
+    topic = f".{safe[3:]}" if safe.startswith("%2E") else safe
+    return None if name_fault(topic) or safe.startswith(".") else topic

@@ -3,9 +3,9 @@
 from dataclasses import replace
 
 from tailrace.broker.context import RequestContext
-from tailrace.broker.expressions import BadExpression, expression
 from tailrace.broker.handlers import handles
 from tailrace.broker.transactions.describing import list_filter, unknown_states
+from tailrace.core.runtime.expressions import BadExpression, expression
 from tailrace.protocol.errors import ErrorCode
 from tailrace.protocol.kafka.apis import LIST_TRANSACTIONS
 from tailrace.protocol.kafka.messages.list_transactions import (

@@ -67,11 +67,11 @@ class Receipts:
 
     def on_sent(self, before: int, last: int, first_slot: DLSN) -> None:
         """Take note that the records behind number `before`, up to `last`, are in one entry."""
-        unplaced = self._unplaced
+        unplaced, placed = self._unplaced, self._placed
+        lssn, entry_id, _ = first_slot
         while unplaced and unplaced[0][0] <= last:
             number, waiter = unplaced.popleft()
-            dlsn = first_slot._replace(slot=number - before - 1)
-            self._placed.append((number, dlsn, waiter))
+            placed.append((number, DLSN(lssn, entry_id, number - before - 1), waiter))
 
     def on_confirmed(self, last: int, reached: DLSN) -> None:
         """Tell who waits for records up to number `last`, or for entries up to `reached`."""

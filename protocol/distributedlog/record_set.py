@@ -48,6 +48,17 @@ def unpack_record_set(payload: Buffer) -> list[memoryview]:
     return values
 
 
+def announced_size(payload: Buffer) -> tuple[int, int]:
+    """Return how many values a set says it has, and how many bytes they take unpacked.
+
+    To refuse a set before it is unpacked. Errors: DecodeError family.
+    """
+    if len(payload) < HEADER_SIZE:
+        raise BufferUnderflow("fewer bytes than a record set's header")
+    _, count, size, _ = _HEADER.unpack_from(payload)
+    return count, size
+
+
 def count_records(record: LogRecord) -> int:
     """Return how many slots and positions a record takes. Errors: DecodeError family."""
     if not record.is_record_set:

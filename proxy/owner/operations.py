@@ -28,11 +28,46 @@ class Write:
         return len(self.payload)
 
 
+class WriteChain:
+    """Bulks of one caller that are in flight together: none is written behind one that failed.
+
+    So what a caller gets of its bulks is, in their order, successes, one failure, and nothing.
+    """
+
+    __slots__ = ("_failed", "_taken")
+
+    def __init__(self) -> None:
+        self._taken = 0
+        self._failed: int | None = None
+
+    @property
+    def is_broken(self) -> bool:
+        """Whether a record of it was not written, or perhaps not: no further bulk is taken."""
+        return self._failed is not None
+
+    def take(self) -> int:
+        """Return the number of the next bulk."""
+        self._taken += 1
+        return self._taken
+
+    def fail(self, number: int) -> None:
+        """Take note that a bulk failed."""
+        if self._failed is None or number < self._failed:
+            self._failed = number
+
+    def may_write(self, number: int) -> bool:
+        """Tell whether no bulk before this one failed, and it did not fail itself."""
+        return self._failed is None or number < self._failed
+
+
 @dataclass(frozen=True, slots=True)
 class WriteBulk:
     """Records that follow each other. Source: BulkWriteOp."""
 
     payloads: tuple[bytes, ...]
+    chain: WriteChain | None = None
+    number: int = 0
+    """Its place in the chain."""
 
     @property
     def records(self) -> int:
@@ -80,9 +115,14 @@ class Answer:
     """With SUCCESS of a write: where the record is."""
     each: "tuple[Answer, ...]" = ()
     """With SUCCESS of a bulk: what became of each record, in order."""
+    dlsns: tuple[DLSN, ...] = ()
+    """Of a bulk of a chain, with any code: where the records are before the first that failed."""
 
 
 SUCCESS: Final = Answer(StatusCode.SUCCESS)
+CHAIN_BROKEN: Final = Answer(
+    StatusCode.WRITE_CANCELLED_EXCEPTION, "a record before it was not written"
+)
 
 _OF_ALL: Final = frozenset(
     {
@@ -117,6 +157,14 @@ def answer_of(error: CoreError, own: ProxyLocation) -> Answer:
 def is_own_lock(error: OwnershipAcquireFailed, own: ProxyLocation) -> bool:
     """Tell whether the lock that was refused names this proxy itself: it contradicts itself."""
     return parse_location(error.current_owner) == own
+
+
+def break_chain(operation: Operation, answer: Answer) -> None:
+    """Let nothing be written behind an operation that was answered so, if it has a chain."""
+    if answer.code is StatusCode.SUCCESS or not isinstance(operation, WriteBulk):
+        return
+    if operation.chain is not None:
+        operation.chain.fail(operation.number)
 
 
 def bulk_answer(each: tuple[Answer, ...]) -> Answer:

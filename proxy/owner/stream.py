@@ -12,6 +12,7 @@ Source: reference DistributedLog 9.2; StreamImpl.
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -23,6 +24,7 @@ from tailrace.protocol.ids import TxId
 from tailrace.proxy.owner.codes import StatusCode
 from tailrace.proxy.owner.context import OwnerContext, StreamHome
 from tailrace.proxy.owner.operations import (
+    CHAIN_BROKEN,
     SUCCESS,
     Answer,
     Heartbeat,
@@ -31,6 +33,7 @@ from tailrace.proxy.owner.operations import (
     Write,
     WriteBulk,
     answer_of,
+    break_chain,
     bulk_answer,
 )
 from tailrace.proxy.owner.stream_state import (
@@ -57,6 +60,10 @@ class _Unanswered(NamedTuple):
     operation: Operation
     future: "asyncio.Future[Answer]"
     began_s: float
+
+
+def _has_failed(done: "asyncio.Future[DLSN]") -> bool:
+    return done.cancelled() or done.exception() is not None
 
 
 class Stream:
@@ -175,6 +182,7 @@ class Stream:
         unanswered = self._unanswered.pop(number, None)
         if unanswered is None:
             return
+        break_chain(unanswered.operation, answer)
         metrics = self._context.metrics
         metrics.operation_seconds.observe(self._loop.time() - unanswered.began_s)
         if not unanswered.future.done():
@@ -252,6 +260,10 @@ class Stream:
             written.add_done_callback(lambda done: self._answer(number, self._written(done)))
 
     def _write_bulk(self, number: int, operation: WriteBulk, writer: LogWriter) -> None:
+        chain = operation.chain
+        if chain is not None and not chain.may_write(operation.number):
+            self._answer(number, CHAIN_BROKEN)
+            return
         if not operation.payloads:
             self._answer(number, SUCCESS)
             return
@@ -260,6 +272,12 @@ class Stream:
         written = writer.append_many(
             [record_parts(txid, (each,), len(each)) for each in operation.payloads]
         )
+        if chain is not None:
+            if written[-1].done():  # at once: it was refused
+                chain.fail(operation.number)
+            self._await_chained(number, written)
+            self._end_if_dead(writer)
+            return
         self._end_if_dead(writer)
         left = len(written)
 
@@ -271,6 +289,19 @@ class Stream:
 
         for each in written:
             each.add_done_callback(on_done)
+
+    def _await_chained(self, number: int, written: "list[asyncio.Future[DLSN]]") -> None:
+        """Answer once all records of a bulk are done: what was taken is confirmed in its order."""
+        last_taken = next((each for each in reversed(written) if not each.done()), written[-1])
+        last_taken.add_done_callback(lambda _: self._answer(number, self._chained(written)))
+
+    def _chained(self, written: "list[asyncio.Future[DLSN]]") -> Answer:
+        """Return the answer to such a bulk: behind a record that failed all have."""
+        if not _has_failed(written[-1]):
+            dlsns = tuple([each.result() for each in written])
+            return Answer(StatusCode.SUCCESS, dlsns=dlsns)
+        durable = [each.result() for each in written if not _has_failed(each)]
+        return replace(self._written(written[len(durable)]), dlsns=tuple(durable))
 
     def _end_if_dead(self, writer: LogWriter) -> None:
         """Let the stream go if its writer was stopped without a word, as by its namespace."""

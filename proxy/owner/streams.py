@@ -28,6 +28,7 @@ from tailrace.proxy.owner.context import NoEvents, OwnerContext, OwnerEvents
 from tailrace.proxy.owner.location import ProxyLocation
 from tailrace.proxy.owner.metrics import OwnerMetrics
 from tailrace.proxy.owner.operations import (
+    CHAIN_BROKEN,
     SUCCESS,
     Answer,
     Heartbeat,
@@ -35,7 +36,9 @@ from tailrace.proxy.owner.operations import (
     Truncate,
     Write,
     WriteBulk,
+    WriteChain,
     answer_of,
+    break_chain,
     is_own_lock,
 )
 from tailrace.proxy.owner.refusals import ClaimPace
@@ -105,14 +108,22 @@ class Streams:
                 return self._answered(Answer(StatusCode.REQUEST_DENIED, "an empty record set"))
         return self._submit(stream, Write(payload, values))
 
-    def write_bulk(self, stream: str, payloads: Sequence[bytes]) -> "asyncio.Future[Answer]":
+    def write_bulk(
+        self, stream: str, payloads: Sequence[bytes], *, chain: WriteChain | None = None
+    ) -> "asyncio.Future[Answer]":
         """Write records that follow each other; answer with what became of each, in `each`.
 
+        `chain`: of bulks in flight together; behind one that fails none is written. Then the answer
+        is the first failure's, with `dlsns` of the records before it, and `each` is empty.
         Shape: SUCCESS with one answer a record, in order; the first that is refused has its code,
         those behind it WRITE_CANCELLED_EXCEPTION. An ownership that is lost is the code of all.
         Errors, cancel, cost: as `write`. Source: DistributedLogServiceImpl.writeBulkWithContext.
         """
-        return self._submit(stream, WriteBulk(tuple(payloads)))
+        if chain is None:
+            return self._submit(stream, WriteBulk(tuple(payloads)))
+        if chain.is_broken:
+            return self._answered(CHAIN_BROKEN)
+        return self._submit(stream, WriteBulk(tuple(payloads), chain, chain.take()))
 
     def truncate(self, stream: str, before: DLSN) -> "asyncio.Future[Answer]":
         """Give up every durable record before a position. Idempotent.
@@ -188,6 +199,10 @@ class Streams:
         if kept is not None and kept.code is StatusCode.FOUND:
             return kept
         return Answer(StatusCode.STREAM_UNAVAILABLE, "the owner is not known here")
+
+    def is_owned(self, stream: str) -> bool:
+        """Tell whether the proxy owns a stream."""
+        return stream in self._acquired
 
     @property
     def owned(self) -> list[str]:
@@ -274,6 +289,7 @@ class Streams:
         admission = self._admission
         refusal = admission.refusal(name, operation, counts, now_s, is_new=stream is None)
         if refusal is not None:
+            break_chain(operation, refusal)
             return self._answered(refusal)
         admission.take(name, operation, now_s)
         if stream is None:

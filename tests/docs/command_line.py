@@ -15,6 +15,8 @@ from tailrace.tools.main import app
 
 SERVERS: Final = frozenset({"start", "broker", "bookie", "autorecovery"})
 """Commands that run until they are stopped, if no command of their group is named."""
+_SERVERS_IN_GROUPS: Final = frozenset({("proxy", "write")})
+"""And those that are commands of a group."""
 _REFUSED: Final = re.compile(r"[$`*;<>()]|&&|\|\|")
 
 
@@ -52,7 +54,11 @@ def parse(line: str) -> CommandLine | None:
 
 def is_server(words: tuple[str, ...]) -> bool:
     """Whether a command of `tailrace` runs until it is stopped."""
-    if words[0] != "tailrace" or words[1] not in SERVERS or "--show-config" in words:
+    if words[0] != "tailrace" or "--show-config" in words:
+        return False
+    if words[1:3] in _SERVERS_IN_GROUPS:
+        return True
+    if words[1] not in SERVERS:
         return False
     command: Any = get_command(app)
     below = getattr(command.get_command(None, words[1]), "commands", {})

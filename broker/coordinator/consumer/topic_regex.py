@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from tailrace.broker.expressions import BadExpression, expression
+from tailrace.core.runtime.expressions import BadExpression, expression
 
 
 def regex_fault(regex: str) -> str | None:

@@ -44,7 +44,9 @@ def printed_by(code: str) -> str:
 def test_start_loads_nothing_that_only_others_need() -> None:
     code = (
         "import sys, tailrace.tools.main, tailrace.tools.serving.start;"
-        "print([m for m in ('rich', 'confluent_kafka', 'pyspark', 'tomllib') if m in sys.modules])"
+        "import tailrace.processes.standalone;"
+        "print([m for m in ('rich', 'confluent_kafka', 'pyspark', 'tomllib', 'grpc')"
+        " if m in sys.modules])"
     )
     assert printed_by(code) == "[]"
 

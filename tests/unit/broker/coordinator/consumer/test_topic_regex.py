@@ -4,7 +4,7 @@ import pytest
 
 from tailrace.broker.coordinator.consumer import assigning
 from tailrace.broker.coordinator.consumer.topic_regex import matching, regex_fault
-from tailrace.broker.expressions import CLASSES_MAX, LENGTH_MAX, PROGRAM_MAX, expression
+from tailrace.core.runtime.expressions import CLASSES_MAX, LENGTH_MAX, PROGRAM_MAX, expression
 from tailrace.protocol.errors import ErrorCode
 from tests.unit.broker.coordinator.consumer.support import Client, ConsumerDriver, lasting
 from tests.unit.broker.coordinator.support import KnownTopics

@@ -1,0 +1,151 @@
+"""One process that is a write proxy of a cluster. `tailrace proxy write`.
+
+Order of the start: the port is taken -> session with ZooKeeper -> the cluster is there -> the
+namespace is bound to it -> the port is served -> registered -> the ready line. The end: no new
+stream is taken, the registration goes, the streams are completed and let go while their requests
+are answered, then the port closes. kill -9 is safe at any point. A lost session stops nothing: the
+proxy writes on what it has, and registers again by itself.
+"""
+
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import NamedTuple
+
+from tailrace.broker.cluster.paths import ClusterPaths
+from tailrace.broker.listeners import Endpoint
+from tailrace.core.errors import CoreError, NodeExists, NoNode, Unavailable
+from tailrace.core.log.open_namespace import NamespaceOptions, OpenNamespace, open_namespace
+from tailrace.core.metadata.cluster import check_cluster
+from tailrace.core.metadata.uri import parse_uri
+from tailrace.core.runtime.clock import Clock, SystemClock
+from tailrace.core.runtime.metrics import Metrics
+from tailrace.core.runtime.task_health import task_health
+from tailrace.processes.cluster_namespace import Connecting, bind, granted_ms, register_numbers
+from tailrace.processes.health_http import serve_health
+from tailrace.processes.lifecycle import Remedies, Serving, run_process
+from tailrace.processes.proxy_config import ProxyProcessConfig
+from tailrace.processes.proxy_locks import OwnLocks
+from tailrace.processes.topic_streams import TopicStreams
+from tailrace.protocol.proxy.methods import WRITE_PROXY
+from tailrace.proxy.owner.config import proxy_log_config
+from tailrace.proxy.owner.location import ProxyLocation
+from tailrace.proxy.owner.streams import Streams
+from tailrace.proxy.routing import members
+from tailrace.proxy.routing.members import MemberNode, MemberRegistration
+from tailrace.proxy.service.grpc_server import GrpcServer
+from tailrace.proxy.service.write_service import WriteService
+
+
+class RunningProxy(NamedTuple):
+    """What runs: for the process that waits for its end, and for tests in one process."""
+
+    told: Endpoint
+    """Where clients connect to."""
+    streams: Streams
+    locks: OwnLocks
+
+
+def run(config: ProxyProcessConfig) -> int:
+    """Run until SIGTERM or SIGINT and return the process' exit code.
+
+    Prints `ready: proxy=HOST:PORT` on stdout once the first request would be answered and clients
+    find it; errors of the start, with cause, place and remedy, on stderr.
+    """
+    process = write_proxy_process(config, SystemClock(), Metrics())
+    return run_process(process, _serving, _remedies(config), config.log_level)
+
+
+@asynccontextmanager
+async def write_proxy_process(
+    config: ProxyProcessConfig, clock: Clock, metrics: Metrics
+) -> AsyncIterator[RunningProxy]:
+    """Run a write proxy that is registered; drain and close it at the end of the block.
+
+    Errors: Unavailable (no ZooKeeper), NoNode (no cluster), NodeExists (the namespace belongs to
+    other ledgers), CorruptData, OSError (address in use).
+    """
+    async with AsyncExitStack() as stack:
+        server = GrpcServer(config.grpc)
+        stack.push_async_callback(server.close)
+        at = config.address.at
+        told = config.address.told(server.bind(at.host, at.port))
+        location = ProxyLocation(config.address.shard, told.host, told.port)
+        connecting = Connecting(config.session_timeout_ms, config.answer_within_ms)
+        await bind(config.metadata_uri, config.namespace_uri, connecting)
+        options = _options(config, location)
+        opened = await stack.enter_async_context(
+            open_namespace(config.namespace_uri, options, clock)
+        )
+        await check_cluster(opened.ledger_store, opened.binding.bk_ledgers_path)
+        register_numbers(opened, metrics)
+        task_health().register(metrics)
+        timeout_ms = granted_ms(opened.store, config.session_timeout_ms)
+        locks = OwnLocks(opened.store, clock, timeout_ms)
+        streams = Streams(
+            opened.logs,
+            location,
+            clock,
+            config.owner,
+            session_timeout_ms=timeout_ms,
+            events=locks,
+        )
+        metrics.register("proxy", streams.metrics)
+        reserved = TopicStreams(opened.store, ClusterPaths.of_namespace(opened.uri.root), clock)
+        service = WriteService(streams, location, config.write, reserved.reason)
+        server.add(WRITE_PROXY, service)
+        await serve_health(config.http, metrics, stack)
+        stack.push_async_callback(server.close)
+        await server.start()
+        stack.push_async_callback(streams.close)
+        await _register(opened, location, stack)
+        stack.push_async_callback(_begin_drain, server, streams)
+        yield RunningProxy(told, streams, locks)
+
+
+def _options(config: ProxyProcessConfig, location: ProxyLocation) -> NamespaceOptions:
+    return NamespaceOptions(
+        log=proxy_log_config(config.log, location),
+        ledgers=config.ledgers,
+        bookies=config.bookies,
+        cold=config.cold,
+        session_timeout_ms=config.session_timeout_ms,
+        answer_within_ms=config.answer_within_ms,
+        ledger_servers=parse_uri(config.metadata_uri).hosts,
+    )
+
+
+async def _register(opened: OpenNamespace, location: ProxyLocation, stack: AsyncExitStack) -> None:
+    """Have clients find the proxy until the stack closes."""
+    registration = MemberRegistration(
+        opened.store,
+        f"{opened.uri.root}/{members.WRITE_PROXIES}",
+        MemberNode(
+            service_endpoint=members.Endpoint(location.host, location.port), shard=location.shard
+        ),
+    )
+    stack.push_async_callback(registration.close)
+    await registration.register()
+
+
+async def _begin_drain(server: GrpcServer, streams: Streams) -> None:
+    """Take no new stream; say so to those who ask."""
+    streams.set_accept_new_stream(accepts=False)
+    await server.stop_serving()
+
+
+def _serving(running: RunningProxy) -> Serving:
+    return Serving(f"ready: proxy={running.told}\n", {running.locks.taken: ""})
+
+
+def _remedies(config: ProxyProcessConfig) -> Remedies:
+    return Remedies(
+        {
+            Unavailable: f"is ZooKeeper running at {config.metadata_uri}?",
+            NoNode: f"tailrace cluster init --metadata {config.metadata_uri}",
+            NodeExists: "give the --metadata that the namespace is bound to, or another "
+            "--namespace",
+            OSError: f"check that {config.address.listener} is free, or give another --listen",
+            CoreError: "",
+        },
+        otherwise="nothing was changed; see the log lines above",
+    )

@@ -1,0 +1,65 @@
+"""The serving layer inside `tailrace start`: thin clients beside Kafka's, over the same logs.
+
+It has a namespace of its own over the same metadata and bookie, so that its locks have a proxy's
+name. Nothing else can have the store open, so no other proxy is there to be redirected to.
+"""
+
+import sys
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+
+from tailrace.broker.running import Storage
+from tailrace.core.ledger.client import LedgerClient
+from tailrace.core.log.namespace import LogNamespace
+from tailrace.core.runtime.clock import Clock
+from tailrace.core.runtime.metrics import Metrics
+from tailrace.processes.standalone_config import StandaloneConfig
+from tailrace.processes.topic_streams import TopicStreams
+from tailrace.protocol.proxy.methods import WRITE_PROXY
+from tailrace.proxy.owner.config import proxy_log_config
+from tailrace.proxy.owner.location import ProxyLocation
+from tailrace.proxy.owner.streams import Streams
+from tailrace.proxy.service.grpc_server import GrpcServer
+from tailrace.proxy.service.write_service import WriteService
+
+
+@asynccontextmanager
+async def serve_proxies(
+    config: StandaloneConfig,
+    storage: Storage,
+    ledgers: LedgerClient,
+    clock: Clock,
+    metrics: Metrics,
+) -> AsyncIterator[None]:
+    """Serve WriteProxy in the block, and say where; drain and close it at the end.
+
+    Errors: OSError when the address is taken.
+    """
+    proxy = config.proxy
+    async with AsyncExitStack() as stack:
+        server = GrpcServer(proxy.grpc)
+        stack.push_async_callback(server.close)
+        at = proxy.address.at
+        told = proxy.address.told(server.bind(at.host, at.port))
+        location = ProxyLocation(proxy.address.shard, told.host, told.port)
+        log = proxy_log_config(config.log, location)
+        namespace = LogNamespace(storage.store, ledgers, log, clock)
+        stack.push_async_callback(namespace.close)
+        metrics.register("proxy_log", namespace.metrics)
+        streams = Streams(
+            namespace,
+            location,
+            clock,
+            proxy.owner,
+            session_timeout_ms=storage.session_timeout_ms,
+        )
+        metrics.register("proxy", streams.metrics)
+        reserved = TopicStreams(storage.store, storage.paths, clock)
+        server.add(WRITE_PROXY, WriteService(streams, location, proxy.write, reserved.reason))
+        stack.push_async_callback(server.close)
+        await server.start()
+        stack.push_async_callback(streams.close)
+        stack.push_async_callback(server.stop_serving)
+        sys.stdout.write(f"proxy: grpc={told}\n")
+        sys.stdout.flush()
+        yield

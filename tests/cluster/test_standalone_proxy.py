@@ -1,0 +1,64 @@
+"""`tailrace start --set proxy.enable=true`: thin clients beside Kafka's."""
+
+import asyncio
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+from confluent_kafka import Consumer, Producer
+
+from tailrace.protocol.proxy.common_pb2 import REQUEST_DENIED, SUCCESS
+from tailrace.protocol.proxy.write_proxy_pb2 import StreamRequest, WriteRequest
+from tests.process import TailraceProcess
+from tests.proxy_client import calls, opening, records
+
+ENABLED = ("--set", "proxy.enable=true", "--set", "proxy.listener=127.0.0.1:0")
+WITHIN_S = 60
+
+
+def test_thin_clients_write_streams_and_no_partitions(
+    broker_factory: Callable[..., TailraceProcess],
+) -> None:
+    broker = broker_factory(*ENABLED).start()
+    producer = Producer({"bootstrap.servers": broker.bootstrap})
+    producer.produce("t", b"of Kafka")
+    assert producer.flush(30) == 0
+
+    async def story(first: bytes) -> None:
+        (at,) = re.findall(r"^proxy: grpc=(\S+)$", broker.output, re.MULTILINE)
+        async with asyncio.timeout(WITHIN_S), calls(at) as ask:
+            if first == b"a":
+                assert (await ask("create", StreamRequest(stream="s-0"))).header.code == SUCCESS
+            header = (await ask("write", WriteRequest(stream="s-0", payload=first))).header
+            assert header.code == SUCCESS, header
+            requests = [opening("s-0"), records(1, [b"b", b"c"])]
+            answers = [each async for each in ask.stream("write_stream", requests)]
+            assert [len(each.dlsns) for each in answers] == [0, 2]
+            for name in ("t-0", "t-7", "__consumer_offsets-0"):
+                denied = [
+                    await ask("write", WriteRequest(stream=name, payload=b"x")),
+                    await ask("create", StreamRequest(stream=name)),
+                    await ask("delete", StreamRequest(stream=name)),
+                    await ask("release", StreamRequest(stream=name)),
+                    *[each async for each in ask.stream("write_stream", [opening(name)])],
+                ]
+                assert {each.header.code for each in denied} == {REQUEST_DENIED}
+                assert "Kafka's clients write it" in denied[0].header.error
+
+    asyncio.run(story(b"a"))
+    broker.kill()
+    broker.lines.clear()
+    broker.restart()
+    asyncio.run(story(b"d"))
+    consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "g"})
+    consumer.subscribe(["t"])
+    consumer.close()
+    assert broker.stop() == 0
+    assert "Traceback" not in broker.output
+
+
+def test_it_is_not_there_unasked(broker_factory: Callable[..., TailraceProcess]) -> None:
+    broker = broker_factory().start()
+    assert "proxy:" not in broker.output
+    maps = Path(f"/proc/{broker.pid}/maps").read_text()
+    assert "cygrpc" not in maps, "what is not served is not loaded"

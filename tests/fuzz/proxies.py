@@ -1,0 +1,55 @@
+"""What a proxy's peers send: requests over gRPC."""
+
+from typing import Any, Final
+
+from google.protobuf.message import Message
+
+from tailrace.protocol.proxy.methods import READ_PROXY, WRITE_PROXY
+from tailrace.protocol.proxy.write_proxy_pb2 import WriteContext
+from tailrace.proxy.service.grpc_server import decode
+from tailrace.proxy.service.invalid import InvalidRequest
+from tests.fuzz.target import Target
+from tests.proxy_client import opening, records
+
+_METHODS: Final = (*WRITE_PROXY.methods.values(), *READ_PROXY.methods.values())
+
+
+def _request(data: bytes) -> tuple[int, bytes]:
+    """Read a request; the first byte says of which method. Return it as it is encoded again."""
+    number = (data[0] if data else 0) % len(_METHODS)
+    request = decode(_METHODS[number].request, data[1:])
+    return number, request.SerializeToString(deterministic=True)
+
+
+def _sample(kind: type[Message]) -> Any:
+    """Return a request with a little in each field."""
+    context = WriteContext(tried_hosts=["h:1"], crc32=7, is_record_set=True)
+    context.writer.writer_id = b"w"
+    values: dict[str, Any] = {
+        "stream": "s", "payload": b"p", "payloads": [b"a", b""], "context": context,
+        "records_max": 5, "transaction_id": 3, "stream_name_regex": "s.*",
+    }  # fmt: skip
+    names = [each.name for each in kind.DESCRIPTOR.fields]
+    return kind(**{name: value for name, value in values.items() if name in names})
+
+
+TARGETS = (
+    Target(
+        name="proxy-request",
+        decode=_request,
+        encode=lambda value: bytes((value[0],)) + value[1],
+        errors=(InvalidRequest,),
+        seeds=lambda: [
+            *(
+                bytes((number,)) + _sample(each.request).SerializeToString()
+                for number, each in enumerate(_METHODS)
+            ),
+            bytes((_STREAM,)) + opening("s", crc32=1).SerializeToString(),
+            bytes((_STREAM,)) + records(3, [b"a", b"b"], crc32=1).SerializeToString(),
+            bytes((_STREAM,)) + b"\x13" * 200,
+        ],
+        bytes_max=8192,
+        dictionary=(b"\x0a\x00", b"\x12\x00", b"\x1a\x00", b"\x0b\x0c", b"\xff" * 9 + b"\x01"),
+    ),
+)
+_STREAM: Final = [each.name for each in _METHODS].index("write_stream")

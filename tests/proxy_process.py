@@ -1,0 +1,47 @@
+"""Write proxies as their operators run them: `tailrace proxy write` in a process of its own."""
+
+from typing import Self
+
+from tests.ports import free_port
+from tests.server_process import READY_WITHIN_S, TAILRACE, ServerProcess
+
+
+class WriteProxyUnderTest(ServerProcess):
+    """`tailrace proxy write` of a namespace. It keeps its address when it is started again."""
+
+    ready_line = "ready: proxy="
+
+    def __init__(self, metadata: str, namespace: str, shard: int, *arguments: str) -> None:
+        super().__init__()
+        self.shard = shard
+        self.at = f"127.0.0.1:{free_port()}"
+        self._command = [
+            *(str(TAILRACE), "proxy", "write", "--metadata", metadata, "--namespace", namespace),
+            *("--shard", str(shard), *arguments),
+        ]
+
+    @property
+    def location(self) -> str:
+        """As answers name it."""
+        return f"1;{self.shard};{self.at}"
+
+    def start(self) -> Self:
+        """Start it and return once clients find it."""
+        named = self.launch_command([*self._command, "--listen", self.at]).get(
+            timeout=READY_WITHIN_S
+        )
+        if named is None:
+            raise AssertionError(f"it ended before it was ready:\n{self.output}")
+        assert named == self.at
+        return self
+
+    def refused(self) -> str:
+        """Start it, expect that it ends by itself without being ready, and return its output."""
+        assert self._launch() is None, "it started"
+        assert self.end(None) != 0
+        return self.output
+
+    def _launch(self) -> str | None:
+        """Start it; return where it listens, None if it ended before it did."""
+        command = [*self._command, "--listen", self.at]
+        return self.launch_command(command).get(timeout=READY_WITHIN_S)

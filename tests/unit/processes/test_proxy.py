@@ -1,0 +1,121 @@
+"""What ends a proxy's process, which streams are Kafka's, and where a proxy is."""
+
+import asyncio
+import logging
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tailrace.broker.cluster.paths import ClusterPaths
+from tailrace.core.metadata.sqlite import SqliteStore
+from tailrace.core.metadata.store import SessionEvent
+from tailrace.core.runtime.clock import ManualClock
+from tailrace.processes.proxy_address import ProxyAddressConfig
+from tailrace.processes.proxy_config import ProxyProcessConfig
+from tailrace.processes.proxy_locks import OwnLocks
+from tailrace.processes.topic_streams import KEPT_S, TopicStreams
+
+
+class Session:
+    """The part of a metadata store that tells of its session."""
+
+    def __init__(self) -> None:
+        self.tell: Any = None
+
+    def on_session(self, listener: Any) -> None:
+        self.tell = listener
+
+
+def test_a_former_runs_lock_does_not_end_the_process_and_anothers_does(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def story() -> None:
+        clock, session = ManualClock(), Session()
+        locks = OwnLocks(session, clock, 1_000)  # type: ignore[arg-type]
+        clock.advance_ms(1_999)
+        locks.on_inconsistent("s")
+        assert not locks.taken.done()
+        clock.advance_ms(5_000)
+        session.tell(SessionEvent.LOST)
+        session.tell(SessionEvent.NEW_SESSION)
+        clock.advance_ms(1_999)
+        locks.on_inconsistent("s")
+        assert not locks.taken.done()
+        assert "location_in_use" not in caplog.text
+        clock.advance_ms(1)
+        locks.on_inconsistent("s")
+        locks.on_inconsistent("t")
+        assert locks.taken.done()
+        assert caplog.text.count("location_in_use stream=s remedy=another process") == 1
+
+    with caplog.at_level(logging.ERROR):
+        asyncio.run(story())
+
+
+def test_streams_of_topics_are_kafkas(tmp_path: Path) -> None:
+    async def story() -> None:
+        clock = ManualClock()
+        store = SqliteStore(tmp_path / "metadata", clock)
+        paths = ClusterPaths.of_namespace("/ns")
+        streams = TopicStreams(store, paths, clock)
+        assert await streams.reason("t-0") is None
+        await store.create(paths.topic("t"), b"", parents=True)
+        for stream in ("t-0", "t-12", "__consumer_offsets-3"):
+            assert "Kafka's clients write it" in (await streams.reason(stream) or "")
+        for stream in ("t", "u-0", "t-0-x", "t-00", "a/t-0", "/t-0"):
+            assert await streams.reason(stream) is None
+        await store.delete(paths.topic("t"))
+        assert await streams.reason("t-0") is not None, "it is kept for a while"
+        clock.advance_ms(round(KEPT_S * 1000))
+        assert await streams.reason("t-0") is None
+        await store.close()
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize(
+    ("listener", "advertised", "told"),
+    [
+        ("127.0.0.1:0", "", "127.0.0.1:77"),
+        ("[::1]:8000", "", "[::1]:77"),
+        ("0.0.0.0:8000", "10.0.0.1:0", "10.0.0.1:77"),
+        (":8000", "proxy.example:5", "proxy.example:5"),
+    ],
+)
+def test_where_clients_connect_to(listener: str, advertised: str, told: str) -> None:
+    config = ProxyAddressConfig(listener=listener, advertised=advertised)
+    assert str(config.told(77)) == told
+
+
+@pytest.mark.parametrize(
+    ("listener", "advertised", "words"),
+    [
+        ("0.0.0.0:8000", "", "no client can connect"),
+        (":8000", "", "no client can connect"),
+        ("[::]:8000", "0.0.0.0:1", "no client can connect"),
+        ("127.0.0.1", "", "is not HOST:PORT"),
+        ("127.0.0.1:65536", "", "is not HOST:PORT"),
+        ("::1:8000", "", "is not HOST:PORT"),
+        ("h" * 256 + ":1", "", "is not HOST:PORT"),
+        ("127.0.0.1:1", "x:y", "advertised.listener.*is not HOST:PORT"),
+    ],
+)
+def test_an_address_that_none_can_use_is_refused(
+    listener: str, advertised: str, words: str
+) -> None:
+    with pytest.raises(ValueError, match=words):
+        ProxyAddressConfig(listener=listener, advertised=advertised)
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"metadata_uri": "sqlite:x"}, "must name a ZooKeeper"),
+        ({"namespace_uri": "sqlite:x"}, "must name a ZooKeeper"),
+        ({"session_timeout_ms": 0}, "zkSessionTimeout"),
+    ],
+)
+def test_settings_that_contradict_themselves(given: dict[str, Any], words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        ProxyProcessConfig(**given)
