@@ -61,13 +61,16 @@ _DELTAS: Final = tuple(
     )
 )
 
+_BEYOND: Final = pack_delta(b"\x01w" + struct.pack(">qII", 2**63 - 1, 2, 0))
+"""Its next number is none that a snapshot could keep."""
+
 TARGETS = (
     Target(
         name="stream-writers",
         decode=_writers,
         encode=lambda value: value,
         errors=(BufferUnderflow, BadLength, DLIllegalState, CorruptData),
-        seeds=lambda: [*_DELTAS, *map(_writers, _DELTAS)],
+        seeds=lambda: [*_DELTAS, *map(_writers, _DELTAS), _BEYOND],
         memory_per_byte=400,
         dictionary=(b"TRWS\x01", b"TRD1", b"\x00", b"\xff" * 8, b"\x40"),
     ),
