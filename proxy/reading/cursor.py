@@ -97,8 +97,9 @@ class Cursor:
 
     def _join(self) -> Feed:
         """Go on in a feed: its message may begin before. Errors: as StreamFeeds.join."""
-        at = self._position.place.dlsn
+        at = self._position.place
         self._feed, self._number = self.stream.join(self._position)
-        if self._part.from_dlsn is None or self._part.from_dlsn < at:
-            self._part = self._part._replace(from_dlsn=at)
+        floor = self._part.from_place
+        if floor is None or floor.dlsn < at.dlsn:
+            self._part = self._part._replace(from_place=at)
         return self._feed
