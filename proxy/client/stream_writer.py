@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 
 from tailrace.core.runtime.clock import Clock
 from tailrace.core.runtime.tasks import Tasks
-from tailrace.protocol.distributedlog.dlsn import DLSN, INVALID
+from tailrace.protocol.distributedlog.dlsn import DLSN
 from tailrace.protocol.proxy.checksum import request_checksum
 from tailrace.protocol.proxy.methods import WRITE_PROXY
 from tailrace.protocol.proxy.write_proxy_pb2 import (
@@ -303,7 +303,7 @@ class StreamWriter:
         else:
             is_unknown = leaves_open(asked.outcome)
             done, self._stopped_rest = queue.stopped(len(dlsns), is_unknown=is_unknown)
-        for one, dlsn in zip(done, positions(done, dlsns, INVALID), strict=True):
+        for one, dlsn in zip(done, positions(done, dlsns), strict=True):
             self._answer_written(one, dlsn)
         if done:
             self._attempts = Attempts()

@@ -12,14 +12,15 @@ from collections import deque
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from tailrace.core.errors import CoreError
+from tailrace.core.errors import CoreError, OwnershipAcquireFailed
 from tailrace.core.log.config import RECORD_BYTES_MAX
 from tailrace.core.log.writer import LogWriter
 from tailrace.protocol.distributedlog.record import RecordParts
 from tailrace.proxy.owner.codes import StatusCode, status_code
 from tailrace.proxy.owner.config import OwnerConfig
+from tailrace.proxy.owner.location import ProxyLocation
 from tailrace.proxy.owner.metrics import OwnerMetrics
-from tailrace.proxy.owner.operations import Answer, WriterSequence
+from tailrace.proxy.owner.operations import Answer, WriterSequence, answer_of
 from tailrace.proxy.owner.writer_state import ONE_RUN_BYTES_MAX, WriterState
 
 if TYPE_CHECKING:
@@ -111,6 +112,20 @@ class NumberedWrites:
         if taken:
             self._on_way.setdefault(first.writer_id, deque()).extend(written[:taken])
         return [*written, *too_long]
+
+
+def written_answer(written: "asyncio.Future[DLSN]", own: ProxyLocation) -> Answer:
+    """Return what became of a record that was taken; its future is done. Errors: none."""
+    if written.cancelled():
+        return Answer(StatusCode.WRITE_CANCELLED_EXCEPTION, "the write was cancelled")
+    error = written.exception()
+    if error is None:
+        return Answer(StatusCode.SUCCESS, dlsn=written.result())
+    if isinstance(error, OwnershipAcquireFailed):  # FOUND would say: not written
+        return Answer(StatusCode.LOCKING_EXCEPTION, str(error))
+    if isinstance(error, CoreError):
+        return answer_of(error, own)
+    return Answer(StatusCode.UNEXPECTED, repr(error))
 
 
 def _fitting(

@@ -1,15 +1,12 @@
 """What is asked of a stream, and what is answered. Pure values."""
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from tailrace.core.errors import CoreError, OwnershipAcquireFailed
 from tailrace.protocol.distributedlog.dlsn import DLSN
 from tailrace.proxy.owner.codes import StatusCode, status_code
 from tailrace.proxy.owner.location import ProxyLocation, parse_location
-
-if TYPE_CHECKING:
-    import asyncio
 
 WRITER_ID_BYTES_MAX: Final = 64
 
@@ -184,20 +181,6 @@ def answer_of(error: CoreError, own: ProxyLocation) -> Answer:
     if owner == own:
         return replace(answer, code=StatusCode.STREAM_UNAVAILABLE)
     return replace(answer, location=owner.text)
-
-
-def written_answer(written: "asyncio.Future[DLSN]", own: ProxyLocation) -> Answer:
-    """Return what became of a record that was taken; its future is done. Errors: none."""
-    if written.cancelled():
-        return Answer(StatusCode.WRITE_CANCELLED_EXCEPTION, "the write was cancelled")
-    error = written.exception()
-    if error is None:
-        return Answer(StatusCode.SUCCESS, dlsn=written.result())
-    if isinstance(error, OwnershipAcquireFailed):  # FOUND would say: not written
-        return Answer(StatusCode.LOCKING_EXCEPTION, str(error))
-    if isinstance(error, CoreError):
-        return answer_of(error, own)
-    return Answer(StatusCode.UNEXPECTED, repr(error))
 
 
 def is_own_lock(error: OwnershipAcquireFailed, own: ProxyLocation) -> bool:

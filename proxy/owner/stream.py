@@ -23,7 +23,7 @@ from tailrace.protocol.distributedlog.record import RecordParts, record_parts
 from tailrace.protocol.ids import TxId
 from tailrace.proxy.owner.codes import StatusCode
 from tailrace.proxy.owner.context import OwnerContext, StreamHome
-from tailrace.proxy.owner.numbered_writes import NumberedWrites, Outcome
+from tailrace.proxy.owner.numbered_writes import NumberedWrites, Outcome, written_answer
 from tailrace.proxy.owner.operations import (
     CHAIN_BROKEN,
     SUCCESS,
@@ -38,7 +38,6 @@ from tailrace.proxy.owner.operations import (
     answer_of,
     break_chain,
     bulk_answer,
-    written_answer,
 )
 from tailrace.proxy.owner.stream_state import (
     Command,

@@ -16,11 +16,12 @@ from tailrace.protocol.proxy.common_pb2 import (
     STREAM_UNAVAILABLE,
     SUCCESS,
 )
+from tailrace.protocol.proxy.read_proxy_pb2 import ReadRequest
 from tailrace.protocol.proxy.write_proxy_pb2 import StreamRequest, WriteRequest, WriteResponse
 from tests.cluster.load import TOPIC, create_topic
 from tests.cluster.three_bookies import SESSION_MS, ThreeBookies
-from tests.proxy_client import ProxyCalls, calls, opening, records
-from tests.proxy_process import WriteProxyUnderTest
+from tests.proxy_client import READ_PROXY, ProxyCalls, calls, opening, records
+from tests.proxy_process import ReadProxyUnderTest, WriteProxyUnderTest
 from tests.zookeeper import ZooKeeperServer
 
 T = TypeVar("T")
@@ -135,6 +136,30 @@ class Writer:
                     continue
             self._proxies = self._proxies[::-1]
             await asyncio.sleep(RETRY_S)
+
+
+def test_a_read_proxy_tells_what_a_write_proxy_wrote(
+    cluster: ThreeBookies, proxy: Callable[..., WriteProxyUnderTest]
+) -> None:
+    one = proxy().start()
+    other = ReadProxyUnderTest(cluster.metadata, cluster.namespace, 0).start()
+
+    async def story() -> None:
+        async with calls(one.at) as ask, calls(other.at, READ_PROXY) as reads:
+            await ask("create", StreamRequest(stream="read"))
+            call = reads.stream("read", ReadRequest(stream="read", tail=True, records_max=2))
+            for payload in (b"a", b"b"):
+                header = (await ask("write", WriteRequest(stream="read", payload=payload))).header
+                assert header.code == SUCCESS
+            found = [record.payload async for each in call for record in each.records]
+            assert found == [b"a", b"b"]
+
+    try:
+        run(story)
+        assert other.stop() == one.stop() == 0
+        assert "Traceback" not in other.output
+    finally:
+        other.close()
 
 
 def test_another_proxy_takes_over_from_one_that_is_killed(

@@ -7,7 +7,7 @@ from typing import Any
 
 from tailrace.broker.json_bytes import named_bytes
 from tailrace.core.errors import CorruptData
-from tailrace.core.log.owner_records import INDEX_MAGIC, read_delta, read_part
+from tailrace.core.log.owner_records import INDEX_MAGIC, read_part
 from tailrace.protocol.distributedlog.record import LogRecord
 from tailrace.protocol.errors import ProtocolError
 from tailrace.protocol.records.batch import read_header, verify_crc
@@ -81,7 +81,7 @@ def _control_kind(record: LogRecord) -> str:
     except ProtocolError:
         return "control"
     if part is None:
-        return "control" if read_delta(record.payload) is None else "delta"
+        return "control"
     kind = "index" if part.magic == INDEX_MAGIC else "snapshot"
     return kind if part.total == 1 else f"{kind} {part.number + 1}/{part.total}"
 

@@ -12,7 +12,7 @@ from tailrace.core.metadata.sqlite import SqliteStore
 from tailrace.core.metadata.store import SessionEvent
 from tailrace.core.runtime.clock import ManualClock
 from tailrace.processes.proxy_address import ProxyAddressConfig
-from tailrace.processes.proxy_config import ProxyProcessConfig
+from tailrace.processes.proxy_config import WriteProxyConfig
 from tailrace.processes.proxy_locks import OwnLocks
 from tailrace.processes.topic_streams import KEPT_S, TopicStreams
 
@@ -118,4 +118,4 @@ def test_an_address_that_none_can_use_is_refused(
 )
 def test_settings_that_contradict_themselves(given: dict[str, Any], words: str) -> None:
     with pytest.raises(ValueError, match=words):
-        ProxyProcessConfig(**given)
+        WriteProxyConfig(**given)
