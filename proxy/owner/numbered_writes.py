@@ -9,10 +9,10 @@ numbers it has.
 """
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from tailrace.core.errors import CoreError, OwnershipAcquireFailed
+from tailrace.core.errors import CoreError, OwnershipAcquireFailed, OwnershipLost
 from tailrace.core.log.config import RECORD_BYTES_MAX
 from tailrace.core.log.writer import LogWriter
 from tailrace.protocol.distributedlog.record import RecordParts
@@ -43,6 +43,8 @@ class NumberedWrites:
     def __init__(self, config: OwnerConfig, metrics: OwnerMetrics) -> None:
         self.state = WriterState(config.writers_max, config.writer_expiration_ms)
         """What the log has; restored by the claim."""
+        self.check_lock: Callable[[], None] = lambda: None
+        """Fails with OwnershipLost while the stream's lock is not held, as far as it is known."""
         self._metrics = metrics
         self._on_way: dict[bytes, deque[asyncio.Future[DLSN]]] = {}
         """Of each writer the last records that are not known to be confirmed, in order."""
@@ -64,8 +66,7 @@ class NumberedWrites:
         if expected is None:
             self._on_way.pop(writer_id, None)
         if sequence > (expected or 0):
-            self._metrics.out_of_order_total += 1
-            return Answer(StatusCode.TRANSACTION_OUT_OF_ORDER, _gap(sequence, expected))
+            return self._refuse_gap(sequence, expected)
         known = min((expected or 0) - sequence, len(records))
         self._metrics.resent_records_total += known
         outcomes: list[Outcome] = [
@@ -87,6 +88,15 @@ class NumberedWrites:
             del on_way[0]
         if not on_way:
             self._on_way.pop(writer_id, None)
+
+    def _refuse_gap(self, sequence: int, expected: int | None) -> Answer:
+        """Refuse numbers before which some are missing, unless a next owner may have those."""
+        try:
+            self.check_lock()
+        except OwnershipLost as error:
+            return Answer(StatusCode.STREAM_UNAVAILABLE, f"numbers are missing here: {error}")
+        self._metrics.out_of_order_total += 1
+        return Answer(StatusCode.TRANSACTION_OUT_OF_ORDER, _gap(sequence, expected))
 
     def _earlier(self, writer_id: bytes, sequence: int, expected: int) -> Outcome:
         on_way = self._on_way.get(writer_id, ())

@@ -216,6 +216,7 @@ class Stream:
             context.metrics.claims_total += 1
             began_s = self._loop.time()
             self._log = await context.namespace.open_log(self.name)
+            self._numbered.check_lock = self._log.check_lock
             self._writer = writer = await self._log.open_writer(self, self._numbered.state)
         except CoreError as error:
             logger.info("stream_not_acquired stream=%s error=%r", self.name, error)

@@ -348,7 +348,7 @@ def _read_delta(delta: memoryview) -> list[_Run]:
             raise BufferUnderflow("fewer bytes than a run of numbered records")
         writer_id = bytes(delta[start:end]) or writer_id
         sequence, count, slot = _DELTA_RUN.unpack_from(delta, end)
-        if not writer_id or sequence < 0 or not count:
+        if not writer_id or not count or not 0 <= sequence < 2**63 - count:
             raise BadLength(f"a run of {count} records from {sequence} on of {writer_id!r}")
         runs.append(_Run(writer_id, sequence, count, slot))
     return runs

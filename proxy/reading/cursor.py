@@ -36,10 +36,10 @@ class Records(NamedTuple):
 class Cursor:
     """One reader of a stream."""
 
-    __slots__ = ("_feed", "_is_told", "_metrics", "_number", "_part", "_position", "_stream")
+    __slots__ = ("_feed", "_is_told", "_metrics", "_number", "_part", "_position", "stream")
 
     def __init__(self, stream: StreamFeeds, start: Start, metrics: ReadMetrics) -> None:
-        self._stream = stream
+        self.stream = stream
         self._position, self._part = start
         self._metrics = metrics
         self._feed: Feed | None = None
@@ -55,7 +55,7 @@ class Cursor:
         """
         while True:
             try:
-                found = await self._try_next(ends=ends)
+                found = self._ready() or await self._ask(ends=ends)
             except CoreError as error:
                 return failure_of(error)
             if isinstance(found, Message):
@@ -72,24 +72,34 @@ class Cursor:
                 self._is_told = found is Signal.AT_TAIL
                 return found
 
-    async def _try_next(self, *, ends: bool) -> Found:
-        """Return the next message; GONE: look again where to go on. Errors: as `_join`."""
+    def _ready(self) -> Message | None:
+        """Return the next message if it is there. Errors: as `_join`."""
         feed = self._feed
-        if feed is None or feed.is_closed:
-            feed = self._join()
-        message = feed.ring.get(self._number)
-        if message is not None:
-            feed.touch()
-            return message
-        if self._number == feed.ring.next_number:
-            return await feed.next(is_told=self._is_told, ends=ends)
-        self._metrics.fallen_behind_total += 1
-        return Signal.GONE
+        while True:
+            if feed is None or feed.is_closed:
+                feed = self._join()
+            message = feed.ring.get(self._number)
+            if message is not None or self._number == feed.ring.next_number:
+                feed.touch()
+                return message
+            self._metrics.fallen_behind_total += 1
+            feed = None
+
+    async def _ask(self, *, ends: bool) -> Found:
+        """Wait for what comes next in the feed; GONE: look again where to go on."""
+        feed = self._feed
+        assert feed is not None, "the reader joined it"
+        waiter = feed.ask(is_told=self._is_told, ends=ends)
+        try:
+            return await waiter
+        finally:
+            feed.forget(waiter)
 
     def _join(self) -> Feed:
         """Go on in a feed: its message may begin before. Errors: as StreamFeeds.join."""
-        at = self._position.place.dlsn
-        self._feed, self._number = self._stream.join(self._position)
-        if self._part.from_dlsn is None or self._part.from_dlsn < at:
-            self._part = self._part._replace(from_dlsn=at)
+        at = self._position.place
+        self._feed, self._number = self.stream.join(self._position)
+        floor = self._part.from_place
+        if floor is None or floor.dlsn < at.dlsn:
+            self._part = self._part._replace(from_place=at)
         return self._feed

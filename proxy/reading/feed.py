@@ -132,27 +132,17 @@ class Feed:
             return None  # lower txids, which may be left out here, are wanted
         return self.ring.find(at.place)
 
-    async def next(self, *, is_told: bool, ends: bool) -> Found:
-        """Return what comes at the end of the ring.
+    def ask(self, *, is_told: bool, ends: bool) -> "asyncio.Future[Found]":
+        """Return what comes at the end of the ring, once it is there.
 
-        `is_told`: the reader knows that it is at the tail. `ends`: it wants to know whether it is,
-        and not to wait there. Errors: none. Cancel: others go on.
+        The caller awaits it, and says `forget` then in any case. `is_told`: the reader knows that
+        it is at the tail. `ends`: it wants to know whether it is, and not to wait there.
+        Errors: none.
         """
-        if self.is_closed:
-            return Signal.GONE
         waiter: asyncio.Future[Found] = self._loop.create_future()
-        if not (ends or is_told) and self.is_following:
-            return Signal.AT_TAIL
-        self._ask(waiter, is_told=is_told, ends=ends)
-        try:
-            return await waiter
-        finally:
-            for waiters in (self._waiting, self._untold, self._ending):
-                waiters.pop(waiter, None)
-            if not self._waiting:
-                self._interrupt()
-
-    def _ask(self, waiter: "asyncio.Future[Found]", *, is_told: bool, ends: bool) -> None:
+        if self.is_following and not (ends or is_told):
+            waiter.set_result(Signal.AT_TAIL)
+            return waiter
         self._waiting[waiter] = None
         if ends:
             self._ending[waiter] = None
@@ -162,6 +152,15 @@ class Feed:
         if not self.is_pumping:
             self.is_pumping = True
             self._tasks.start(self._pump(), "pump")
+        return waiter
+
+    def forget(self, waiter: "asyncio.Future[Found]") -> None:
+        """Give a reader nothing that has gone. Idempotent."""
+        if self._waiting.pop(waiter, self) is None:
+            self._untold.pop(waiter, None)
+            self._ending.pop(waiter, None)
+            if not self._waiting:
+                self._interrupt()
 
     async def close(self) -> None:
         """End it; readers go on elsewhere. Idempotent. Cancel: it ends anyway."""

@@ -91,7 +91,8 @@ class _Span(NamedTuple):
 class Part(NamedTuple):
     """Which records of a message a reader wants."""
 
-    from_dlsn: DLSN | None = None
+    from_place: Place | None = None
+    """Those from here on; in another ledger of its segment all, as they come by txid there."""
     from_txid: TxId | None = None
     records_max: int = 0
     """0: all."""
@@ -145,7 +146,8 @@ def part_of(message: Message, part: Part) -> tuple[bytes, int]:
     Shape: (b"", 0) when it has none of them. Cost: that of decoding and encoding, unless all or
     none of the message is wanted.
     """
-    from_dlsn, from_txid, records_max = part
+    place, from_txid, records_max = part
+    from_dlsn = None if place is None or is_of_another(message, place) else place.dlsn
     is_behind = from_dlsn is None or message.first >= from_dlsn
     is_above = from_txid is None or message.txids[0] >= from_txid
     if is_behind and is_above and (records_max == 0 or message.count <= records_max):
@@ -163,6 +165,19 @@ def part_of(message: Message, part: Part) -> tuple[bytes, int]:
     del records[end:]
     del records[:skipped]
     return response.SerializeToString(), len(records)
+
+
+def is_of_another(message: Message, place: Place) -> bool:
+    """Tell whether a position is in a message's segment, and counts in another ledger of it."""
+    dlsn, ledger_id = place
+    if dlsn.lssn != message.first.lssn or begins_segment(dlsn):
+        return False
+    return ledger_id not in (NO_LEDGER, message.ledger_id)
+
+
+def begins_segment(dlsn: DLSN) -> bool:
+    """Tell whether a position is the same in whatever ledger its segment has."""
+    return dlsn.entry_id <= 0 and dlsn.slot <= 0
 
 
 def failure_response(code: StatusCode, error: str) -> ReadResponse:

@@ -8,8 +8,7 @@ gets none made. Source: protocol/proxy/read_proxy.proto; reference DistributedLo
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
-from contextlib import aclosing, contextmanager
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import Final, TypeVar
 
 from tailrace.core.errors import CoreError, OverCapacity, ReadCancelled
@@ -31,8 +30,8 @@ from tailrace.proxy.owner.codes import StatusCode
 from tailrace.proxy.reading.answers import SEGMENTS_MAX, last_record, segment_messages
 from tailrace.proxy.reading.codes import Failure, failure_of, is_retried
 from tailrace.proxy.reading.config import ReadConfig
-from tailrace.proxy.reading.cursor import Cursor, Records, Start
-from tailrace.proxy.reading.feed import Feed, FeedContext
+from tailrace.proxy.reading.cursor import Cursor, Records
+from tailrace.proxy.reading.feed import Feed, FeedContext, Signal
 from tailrace.proxy.reading.message import AT_TAIL_RESPONSE, failure_response
 from tailrace.proxy.reading.metrics import ReadMetrics
 from tailrace.proxy.reading.ring import RingBudget
@@ -88,13 +87,24 @@ class ReadService:
             yield self._failed(Failure(StatusCode.REQUEST_DENIED, problem))
             return
         try:
-            with self._reader_of(await self._open(request.stream)) as stream:
-                start = await self._insist(lambda: find_start(stream, request))
-                async with aclosing(self._responses(stream, start, request)) as responses:
-                    async for response in responses:
-                        yield response
+            cursor = await self._begin(request)
         except CoreError as error:
             yield self._failed(failure_of(error))
+            return
+        ends, left, is_bounded = not request.tail, request.records_max, request.records_max > 0
+        del request  # a reader that waits holds as little as can be
+        try:
+            is_over = False
+            while not is_over:
+                found = await cursor.next(ends=ends, records_max=left)
+                if isinstance(found, Records):
+                    left -= found.records if is_bounded else 0
+                    is_over = is_bounded and not left
+                else:
+                    is_over = ends or isinstance(found, Failure)
+                yield self._response(found)
+        finally:
+            self._leave(cursor.stream)
 
     async def read_last(self, request: ReadLastRequest) -> ReadLastResponse:
         """Return the last record that can be read; LOG_EMPTY without one.
@@ -143,31 +153,24 @@ class ReadService:
 
     # ------------------------------------------------------------------ one reader
 
-    async def _responses(
-        self, stream: StreamFeeds, start: Start, request: ReadRequest
-    ) -> AsyncGenerator[ReadResponse | bytes, None]:
-        cursor, left = Cursor(stream, start, self.metrics), request.records_max
-        while True:
-            self._check_open()
-            found = await cursor.next(ends=not request.tail, records_max=left)
-            if isinstance(found, Records):
-                self.metrics.sent_responses_total += 1
-                self.metrics.sent_bytes_total += len(found.data)
-                yield found.data
-                if request.records_max:
-                    left -= found.records
-                    if not left:
-                        return
-            elif isinstance(found, Failure):
-                yield self._failed(found)
-                return
-            else:
-                yield AT_TAIL_RESPONSE
-                if not request.tail:
-                    return
+    async def _begin(self, request: ReadRequest) -> Cursor:
+        """Count a reader and find where it begins. Errors: as `_enter` and `find_start`."""
+        stream = self._enter(await self._open(request.stream))
+        try:
+            start = await self._insist(lambda: find_start(stream, request))
+        except BaseException:
+            self._leave(stream)
+            raise
+        return Cursor(stream, start, self.metrics)
 
-    @contextmanager
-    def _reader_of(self, log: Log) -> Iterator[StreamFeeds]:
+    def _response(self, found: Records | Signal | Failure) -> ReadResponse | bytes:
+        if isinstance(found, Records):
+            self.metrics.sent_responses_total += 1
+            self.metrics.sent_bytes_total += len(found.data)
+            return found.data
+        return self._failed(found) if isinstance(found, Failure) else AT_TAIL_RESPONSE
+
+    def _enter(self, log: Log) -> StreamFeeds:
         """Count a reader of a log. Errors: OverCapacity names the limit."""
         stream = self._streams.get(log.name)
         if stream is not None and stream.log is not log:
@@ -183,12 +186,12 @@ class ReadService:
         self._check_limit(stream.readers, limit, "proxy.read.stream.readers.max")
         stream.readers += 1
         metrics.readers += 1
-        try:
-            yield stream
-        finally:
-            stream.readers -= 1
-            metrics.readers -= 1
-            self._forget_if_unused(stream)
+        return stream
+
+    def _leave(self, stream: StreamFeeds) -> None:
+        stream.readers -= 1
+        self.metrics.readers -= 1
+        self._forget_if_unused(stream)
 
     # ------------------------------------------------------------------ inside
 

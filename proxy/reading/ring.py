@@ -9,9 +9,8 @@ from bisect import bisect_left
 from collections import OrderedDict, deque
 
 from tailrace.core.log.resume import Place
-from tailrace.protocol.distributedlog.dlsn import DLSN
 from tailrace.protocol.ids import TxId
-from tailrace.proxy.reading.message import NO_LEDGER, Message
+from tailrace.proxy.reading.message import NO_LEDGER, Message, begins_segment, is_of_another
 
 
 class RingBudget:
@@ -104,11 +103,12 @@ class Ring:
         if not self.start.dlsn <= dlsn <= self.end.dlsn:
             return None
         index = bisect_left(self._messages, dlsn, key=lambda message: message.last)
-        around = [self.start, self.end]
-        for near in range(max(index - 1, 0), min(index + 1, len(self._messages))):
-            message = self._messages[near]
-            around.append(Place(message.last, message.ledger_id))
-        return None if any(_contradicts(at, each) for each in around) else self.base + index
+        near = range(max(index - 1, 0), min(index + 1, len(self._messages)))
+        if any(is_of_another(self._messages[each], at) for each in near):
+            return None
+        if _contradicts(at, self.start) or _contradicts(at, self.end):
+            return None
+        return self.base + index
 
     def find_txid(self, txid: TxId) -> int | None:
         """Return the number of the message with the first record of a stream that reaches a txid.
@@ -119,11 +119,6 @@ class Ring:
         if not messages or not messages[0].txids[0] < txid <= messages[-1].txids[1]:
             return None
         return self.base + bisect_left(messages, txid, key=lambda message: message.txids[1])
-
-
-def begins_segment(dlsn: DLSN) -> bool:
-    """Tell whether a position is the same in whatever ledger its segment has."""
-    return dlsn.entry_id <= 0 and dlsn.slot <= 0
 
 
 def _contradicts(at: Place, other: Place) -> bool:

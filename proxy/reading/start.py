@@ -10,7 +10,7 @@ from tailrace.protocol.ids import TxId
 from tailrace.protocol.proxy.read_proxy_pb2 import ReadRequest
 from tailrace.proxy.reading.cursor import Start
 from tailrace.proxy.reading.feed import Position
-from tailrace.proxy.reading.message import Part
+from tailrace.proxy.reading.message import NO_LEDGER, Part
 from tailrace.proxy.reading.stream_feeds import OLDEST, StreamFeeds
 
 
@@ -49,17 +49,16 @@ async def _at_dlsn(stream: StreamFeeds, asked: DLSN) -> Start:
     end = await stream.end()
     if place.dlsn <= end.dlsn:
         return Start(Position(place))
-    return Start(Position(end), Part(from_dlsn=place.dlsn))
+    return Start(Position(end), Part(Place(place.dlsn, NO_LEDGER)))
 
 
 async def _at_txid(stream: StreamFeeds, txid: TxId) -> Start:
     log = stream.log
-    oldest = log.first_readable(OLDEST)
-    part = Part(from_dlsn=oldest, from_txid=txid)
+    oldest = stream.place_of(log.first_readable(OLDEST))
+    part = Part(oldest, txid)
     known = stream.find_txid(txid)
     if known is not None:
-        at = known if known.dlsn >= oldest else stream.place_of(oldest)
-        return Start(Position(at), part)
+        return Start(Position(known if known.dlsn >= oldest.dlsn else oldest), part)
     end = await stream.end()  # before the search: what comes after it may be what is wanted
     found = await log.find(txid)
     if found is None:

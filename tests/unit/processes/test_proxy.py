@@ -14,7 +14,7 @@ from tailrace.core.runtime.clock import ManualClock
 from tailrace.processes.proxy_address import ProxyAddressConfig
 from tailrace.processes.proxy_config import WriteProxyConfig
 from tailrace.processes.proxy_locks import OwnLocks
-from tailrace.processes.topic_streams import KEPT_S, TopicStreams
+from tailrace.processes.topic_streams import KEPT_S, TopicStreams, log_of
 
 
 class Session:
@@ -72,6 +72,20 @@ def test_streams_of_topics_are_kafkas(tmp_path: Path) -> None:
         await store.close()
 
     asyncio.run(story())
+
+
+@pytest.mark.parametrize(
+    ("stream", "log"),
+    [
+        ("t-0", "t-0"),
+        (".t-0", "%2Et-0"),
+        (".t", ".t"),
+        ("s", "s"),
+        (".write_proxy", ".write_proxy"),
+    ],
+)
+def test_a_reader_names_a_partition_by_its_topic(stream: str, log: str) -> None:
+    assert log_of(stream) == log
 
 
 @pytest.mark.parametrize(

@@ -106,6 +106,29 @@ def test_stopped_reader_holds_nothing_but_its_cursor(tmp_path: Path) -> None:
     run(tmp_path, story)
 
 
+def test_late_reader_hears_of_the_tail_only_there(tmp_path: Path) -> None:
+    """What was the last message when it was encoded is not when the reader gets it."""
+
+    async def story(world: ProxyWorld) -> None:
+        _, writer = await writing(world, control_flush_ms=10)
+        proxy = service(world)
+        late, prompt = Reader(proxy, request()), Reader(proxy, request())
+        await asyncio.gather(late.step(), prompt.step())
+        for txid in range(1, 4):
+            await write(writer, txid)
+            await prompt.until(txid)
+        await late.until(3)
+        assert (late.txids, late.tails) == ([1, 2, 3], [0, 3])
+        assert prompt.tails == [0, 1, 2, 3]
+        assert proxy.metrics.encoded_records_total == 3
+        for each in (late, prompt):
+            await each.close()
+        await writer.close()
+        await proxy.close()
+
+    run(tmp_path, story)
+
+
 def test_waking_many_readers_takes_turns_with_others(tmp_path: Path) -> None:
     """Between two slices of readers that are woken, everything else goes on."""
 
