@@ -185,9 +185,9 @@ def test_streams_are_seen_and_moved(proxies: ProxiesUnderTest) -> None:
 
 
 def test_a_region_is_stopped_drained_and_started(proxies: ProxiesUnderTest) -> None:
-    one, _, three = (each.at for each in proxies.all)
+    one, two, three = (each.at for each in proxies.all)
     there = ("-n", proxies.namespace)
-    regional = ["r0", "r1", "r2", "r3"]
+    regional = ["r0", "r1", "r2", "r3", "r4"]
 
     async def fill() -> None:
         async with calls(three) as ask:
@@ -201,13 +201,23 @@ def test_a_region_is_stopped_drained_and_started(proxies: ProxiesUnderTest) -> N
             await until(ask, "r3", REGION_UNAVAILABLE)
             assert await code_of(ask, "r0") == SUCCESS
 
+    async def elsewhere() -> None:
+        async with ThinClient(proxies.namespace, region="us") as client:
+            await client.write("r4", b"a")
+            assert await client.owner("r4") in (one, two)
+
     async def started() -> None:
         async with calls(three) as ask:
             await until(ask, "r3", SUCCESS)
+        async with ThinClient(proxies.namespace, region="us") as client:
+            await client.create("r5")
+            await client.write("r5", b"a")
+            assert await client.owner("r5") == three
 
     run(fill)
     assert output("region", "stop", "us", *there) == b"region us takes no new stream\n"
     run(stopped)
+    run(elsewhere)
     status = {row["proxy"]: row["status"] for row in parsed("proxy", "list", *there)}
     assert status[three] == "WRITE_AND_ACCEPT REGION_STOPPED"
     assert status[one] == "WRITE_AND_ACCEPT"
@@ -215,7 +225,7 @@ def test_a_region_is_stopped_drained_and_started(proxies: ProxiesUnderTest) -> N
     moved = parsed("region", "drain", "us", *there)
     assert {move["result"] for move in moved} == {"moved"}
     assert proxies.owned()[three] == 0
-    assert sum(proxies.owned().values()) == 3
+    assert sum(proxies.owned().values()) == 4
     output("region", "start", "us", *there)
     run(started)
     with sync.open_namespace(proxies.namespace) as opened:
