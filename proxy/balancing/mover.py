@@ -60,12 +60,12 @@ def pause_s(attempt: int) -> float:
     return min(PAUSE_S_FIRST * 2.0**attempt, PAUSE_S_MAX)
 
 
-def due_s(number: int, per_second: float) -> float:
-    """Return when a move (0, 1, ...) may begin, after the first one. Unit: seconds.
+def due_s(began_s: float, per_second: float) -> float:
+    """Return when a move may begin, behind one that began then. Unit: seconds.
 
     `per_second` 0: at once.
     """
-    return number / per_second if per_second > 0 else 0.0
+    return began_s + 1 / per_second if per_second > 0 else began_s
 
 
 class Mover:
@@ -89,11 +89,12 @@ class Mover:
         its stream is with one of the two proxies, or the next request claims it.
         Cost: four round trips a move, the completion of a segment and a claim.
         """
-        began_s = self._clock.monotonic_s()
-        for number, move in enumerate(moves):
-            early_s = began_s + due_s(number, per_second) - self._clock.monotonic_s()
+        next_s = self._clock.monotonic_s()
+        for move in moves:
+            early_s = next_s - self._clock.monotonic_s()
             if early_s > 0:
                 await asyncio.sleep(early_s)
+            next_s = due_s(self._clock.monotonic_s(), per_second)
             on_moved(Moved(move, await self._move(move)))
 
     async def _move(self, move: Move) -> str:

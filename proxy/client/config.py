@@ -7,8 +7,8 @@ import msgspec
 
 from tailrace.core.runtime.config import AtLeastOne, setting
 
-MESSAGE_BYTES_MAX: Final = 16 * 1024 * 1024
-"""An answer from a proxy may be so large; a larger one fails its call."""
+MESSAGE_BYTES_MAX: Final = 80 * 1024 * 1024
+"""An answer from a proxy may be so large; beyond it its call fails. Records have 72 MiB at most."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

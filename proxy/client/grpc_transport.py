@@ -5,7 +5,8 @@ nothing. What comes behind it leaves the outcome open.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, Final, TypeVar
 
 import grpc
@@ -60,24 +61,35 @@ class GrpcTransport(Transport):
     def __init__(self, config: ClientConfig) -> None:
         self._config = config
         self._hosts: dict[Host, list[_Connection]] = {}
+        self._leaving: set[_Connection] = set()
+        """Those that end when their calls do."""
         self._closing = Tasks("proxy_client.channels")
 
     @override
     async def call(self, host: Host, method: Method, request: Message, timeout_s: float) -> Message:
-        connection = await self._connected(host)
+        connection = self._chosen(host)
+        await self._connect(host, connection)
         multicallable: Any = connection.channel.unary_unary(method.path)
-        answer = await _failing(multicallable(request.SerializeToString(), timeout=timeout_s))
+        with _not_closed():
+            call = multicallable(request.SerializeToString(), timeout=timeout_s)
+        answer = await _failing(call)
         return _decoded(method, answer)
 
     @override
     async def open(self, host: Host, method: Method) -> Call:
-        connection = await self._connected(host)
         assert method.is_response_stream, f"{method.name} has one answer"
-        connection.calls += 1
+        connection = self._chosen(host)
+        connection.calls += 1  # before it waits, so that those beside it choose another
         channel = connection.channel
-        if method.is_request_stream:
-            call: Any = channel.stream_stream(method.path)()
-            return _GrpcCall(method, call, connection.end_call)
+        try:
+            await self._connect(host, connection)
+            if method.is_request_stream:
+                with _not_closed():
+                    call: Any = channel.stream_stream(method.path)()
+                return _GrpcCall(method, call, connection.end_call)
+        except BaseException:
+            connection.end_call()
+            raise
         return _OneRequest(method, channel.unary_stream(method.path), connection.end_call)
 
     @override
@@ -89,28 +101,31 @@ class GrpcTransport(Transport):
     async def close(self) -> None:
         await self._closing.close()
         hosts, self._hosts = self._hosts, {}
-        for connections in hosts.values():
-            for connection in connections:
-                await connection.channel.close()
+        for connection in {*self._leaving, *(each for some in hosts.values() for each in some)}:
+            await connection.channel.close()
 
     def _close(self, connection: _Connection) -> None:
-        grace_s = self._config.rpc_timeout_ms / 1000
-        self._closing.start(connection.channel.close(grace_s), "close")
+        self._leaving.add(connection)
+        self._closing.start(self._close_in_time(connection), "close")
 
-    async def _connected(self, host: Host) -> _Connection:
-        """Return a connection to a host once it is there. Errors: CallFailed (NOT_CONNECTED)."""
-        connection = self._chosen(host)
+    async def _close_in_time(self, connection: _Connection) -> None:
+        await connection.channel.close(self._config.rpc_timeout_ms / 1000)
+        self._leaving.discard(connection)
+
+    async def _connect(self, host: Host, connection: _Connection) -> None:
+        """Return once a connection is there. Errors: CallFailed (NOT_CONNECTED)."""
         channel = connection.channel
         state = channel.get_state(try_to_connect=True)
         try:
             async with asyncio.timeout(self._config.connect_timeout_ms / 1000):
                 while state not in _SETTLED:
-                    await channel.wait_for_state_change(state)
+                    with _not_closed():
+                        await channel.wait_for_state_change(state)
                     state = channel.get_state(try_to_connect=True)
         except TimeoutError:
             pass
         if state is grpc.ChannelConnectivity.READY:
-            return connection
+            return
         connections = self._hosts.get(host, [])
         if connection in connections:
             connections.remove(connection)
@@ -138,10 +153,7 @@ class GrpcTransport(Transport):
         return grpc.aio.insecure_channel(
             f"{name}:{host.port}",
             options=[
-                (
-                    "grpc.use_local_subchannel_pool",
-                    1,
-                ),  # a channel that is made again connects again
+                ("grpc.use_local_subchannel_pool", 1),  # one that is made again connects again
                 ("grpc.enable_http_proxy", 0),
                 ("grpc.enable_retries", 0),
                 ("grpc.max_receive_message_length", MESSAGE_BYTES_MAX),
@@ -198,8 +210,11 @@ class _OneRequest(_GrpcCall):
     @override
     async def send(self, message: Message) -> None:
         assert self._call is None, "it takes one request"
-        self._call = self._begin(message.SerializeToString())
-        self._has_begun.set()
+        try:
+            with _not_closed():
+                self._call = self._begin(message.SerializeToString())
+        finally:
+            self._has_begun.set()
 
     @override
     async def done_sending(self) -> None:
@@ -208,7 +223,23 @@ class _OneRequest(_GrpcCall):
     @override
     async def receive(self) -> Message | None:
         await self._has_begun.wait()
+        if self._call is None:
+            raise CallFailed(Trouble.NOT_CONNECTED, "the call has not begun")
         return await super().receive()
+
+    @override
+    def cancel(self) -> None:
+        self._has_begun.set()
+        super().cancel()
+
+
+@contextmanager
+def _not_closed() -> Iterator[None]:
+    """Begin something on a channel; one that was closed since is not connected."""
+    try:
+        yield
+    except grpc.aio.UsageError as error:
+        raise CallFailed(Trouble.NOT_CONNECTED, str(error)) from error
 
 
 def _trouble(code: grpc.StatusCode) -> Trouble:

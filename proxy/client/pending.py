@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, NamedTuple
 
-from tailrace.protocol.distributedlog.dlsn import DLSN
+from tailrace.protocol.distributedlog.dlsn import DLSN, INVALID
 
 
 @dataclass(slots=True, eq=False)
@@ -159,9 +159,11 @@ class RecordQueue:
         self.waiting.extendleft(reversed(first))
 
 
-def positions(records: list[Pending], dlsns: list[DLSN], unknown: DLSN) -> list[DLSN]:
-    """Return a position for each record: what the answer has, else `unknown` for all.
+def positions(records: list[Pending], dlsns: list[DLSN]) -> list[DLSN]:
+    """Return a position for each record; INVALID where the owner does not know it any more.
 
-    An owner that has forgotten where a record is answers so without a position.
+    Such an answer has a position in segment 0, which no stream has.
     """
-    return dlsns if len(dlsns) == len(records) else [unknown] * len(records)
+    if len(dlsns) != len(records):
+        return [INVALID] * len(records)
+    return [dlsn if dlsn.lssn else INVALID for dlsn in dlsns]

@@ -184,7 +184,6 @@ class RecordReader:
                 self.ready.append(record)
         if code_of(answer.header) is StatusCode.SUCCESS:
             self._attempts, self._since_s = Attempts(), None
-            self.is_at_end = answer.at_tail and not self._tails
 
     def _react(self, asked: Asked) -> None:
         """Have another call later, or raise what the answer means. Errors: ProxyError.

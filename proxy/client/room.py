@@ -17,6 +17,11 @@ class Room:
         self._is_closed = False
         self._waiting: set[asyncio.Event] = set()
 
+    @property
+    def is_full(self) -> bool:
+        """Whether the next record has to wait."""
+        return self.budget.full
+
     async def wait(self) -> None:
         """Return when there is room, or the client is closed. Cancel: nothing was taken."""
         while self.budget.full and not self._is_closed:

@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 
 from tailrace.core.runtime.clock import Clock
 from tailrace.core.runtime.tasks import Tasks
-from tailrace.protocol.distributedlog.dlsn import DLSN, INVALID
+from tailrace.protocol.distributedlog.dlsn import DLSN
 from tailrace.protocol.proxy.checksum import request_checksum
 from tailrace.protocol.proxy.methods import WRITE_PROXY
 from tailrace.protocol.proxy.write_proxy_pb2 import (
@@ -72,6 +72,8 @@ class StreamWriter:
         self._attempts = Attempts()
         self._line = asyncio.Lock()
         """Calls that wait for room wait in line: records keep the order of the calls."""
+        self._in_line = 0
+        """How many do."""
         self._tasks = Tasks("proxy_client.writer", self._on_failure)
         self._is_running = False
         self._is_closed = False
@@ -87,7 +89,7 @@ class StreamWriter:
     @property
     def is_idle(self) -> bool:
         """Whether nothing is unanswered, and nothing runs."""
-        return not self._queue and not self._is_running and not self._line.locked()
+        return not self._queue and not self._is_running and not self._in_line
 
     async def submit(self, payload: bytes) -> "asyncio.Future[DLSN]":
         """Take a record; return a future of its position. It need not be read.
@@ -99,11 +101,17 @@ class StreamWriter:
         if len(payload) > limit:
             text = f"a record of {len(payload)} bytes; {limit} are taken (max.request.size)"
             raise proxy_error(StatusCode.TOO_LARGE_RECORD, text, self.stream)
-        async with self._line:
-            await self._room.wait()
-            if self._is_closed:
-                raise closed()
+        if not self._in_line and not self._room.is_full and not self._is_closed:
             return self._take(payload)
+        self._in_line += 1
+        try:
+            async with self._line:
+                await self._room.wait()
+                if self._is_closed:
+                    raise closed()
+                return self._take(payload)
+        finally:
+            self._in_line -= 1
 
     async def flush(self) -> None:
         """Return when every record that was taken is answered. Errors: none of theirs."""
@@ -303,7 +311,7 @@ class StreamWriter:
         else:
             is_unknown = leaves_open(asked.outcome)
             done, self._stopped_rest = queue.stopped(len(dlsns), is_unknown=is_unknown)
-        for one, dlsn in zip(done, positions(done, dlsns, INVALID), strict=True):
+        for one, dlsn in zip(done, positions(done, dlsns), strict=True):
             self._answer_written(one, dlsn)
         if done:
             self._attempts = Attempts()

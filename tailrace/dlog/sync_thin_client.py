@@ -158,7 +158,7 @@ class ThinClient(Face[thin_client.ThinClient]):
         self._closing = threading.Lock()
         self._thread.start()
         try:
-            self._thread.run(lambda: inner)
+            _ = self._thread.run(lambda: inner)
         except BaseException:
             self._thread.stop()
             raise

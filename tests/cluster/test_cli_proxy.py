@@ -10,19 +10,25 @@ from typing import Any
 
 import pytest
 
-from tailrace.dlog import sync
+from tailrace.core.runtime.tasks import together
+from tailrace.dlog import ThinClient, sync
 from tailrace.protocol.proxy.common_pb2 import (
     FOUND,
     REGION_UNAVAILABLE,
     SERVICE_UNAVAILABLE,
     SUCCESS,
 )
-from tailrace.protocol.proxy.write_proxy_pb2 import HandshakeRequest, StreamRequest, WriteRequest
+from tailrace.protocol.proxy.write_proxy_pb2 import (
+    HandshakeRequest,
+    SetAcceptNewStreamRequest,
+    StreamRequest,
+    WriteRequest,
+)
 from tailrace.tools.errors import Exit
 from tests.cluster.cli import output, parsed, refusal, tailrace
 from tests.cluster.three_bookies import SESSION_MS, ThreeBookies
 from tests.proxy_client import ProxyCalls, calls
-from tests.proxy_process import WriteProxyUnderTest
+from tests.proxy_process import ReadProxyUnderTest, WriteProxyUnderTest
 from tests.server_process import TAILRACE
 from tests.zookeeper import ZooKeeperServer
 
@@ -30,6 +36,13 @@ pytestmark = pytest.mark.java  # of ZooKeeper
 
 STREAMS = [f"s{n}" for n in range(8)]
 REGIONS = ("eu", "eu", "us")
+
+
+async def ownerships(at: str) -> list[str]:
+    """Return what a proxy owns."""
+    async with calls(at) as ask:
+        info = await ask("handshake", HandshakeRequest(get_ownerships=True))
+        return list(info.ownerships)
 
 
 class ProxiesUnderTest:
@@ -44,10 +57,29 @@ class ProxiesUnderTest:
             )
             for shard, region in enumerate(REGIONS)
         ]
+        self.reader = ReadProxyUnderTest(
+            cluster.metadata, cluster.namespace, 0, *session, "--region", "us"
+        )
 
     def owned(self) -> Counter[str]:
         """How many streams each proxy owns."""
-        return Counter(row["proxy"] for row in parsed("proxy", "owners", "-n", self.namespace))
+
+        async def ask() -> Counter[str]:
+            return Counter({each.at: len(await ownerships(each.at)) for each in self.all})
+
+        return +asyncio.run(ask())
+
+    def clear(self) -> None:
+        """Have them own nothing, and take streams."""
+
+        async def work() -> None:
+            for each in self.all:
+                async with calls(each.at) as ask:
+                    await ask("set_accept_new_stream", SetAcceptNewStreamRequest(enabled=True))
+                    for stream in await ownerships(each.at):
+                        await ask("release", StreamRequest(stream=stream))
+
+        asyncio.run(work())
 
     def proxy(self, *arguments: str) -> bytes:
         return output("proxy", *arguments, "-n", self.namespace)
@@ -64,23 +96,19 @@ def running(
     with ThreeBookies(zookeeper, tmp_path_factory.mktemp("cluster")) as cluster:
         made = ProxiesUnderTest(cluster)
         try:
-            for each in made.all:
+            for each in (*made.all, made.reader):
                 each.start()
             yield made
         finally:
-            for each in made.all:
+            for each in (*made.all, made.reader):
                 each.close()
 
 
 @pytest.fixture
 def proxies(running: ProxiesUnderTest) -> Iterator[ProxiesUnderTest]:
-    """Proxies that own nothing and take streams, before and after each test."""
+    """Proxies that own nothing and take streams."""
     yield running
-    for each in running.all:
-        running.proxy("accept", each.at, "on")
-    owned = [row["stream"] for row in parsed("proxy", "owners", "-n", running.namespace)]
-    if owned:
-        running.proxy("release", *owned)
+    running.clear()
 
 
 def run(story: Callable[[], Coroutine[Any, Any, None]]) -> None:
@@ -112,7 +140,11 @@ def test_streams_are_seen_and_moved(proxies: ProxiesUnderTest) -> None:
                 assert await code_of(ask, name) == SUCCESS
 
     run(fill)
-    listed = {row["proxy"]: row for row in parsed("proxy", "list", "-n", proxies.namespace)}
+    rows = parsed("proxy", "list", "-n", proxies.namespace)
+    listed = {row["proxy"]: row for row in rows if row["kind"] == "write"}
+    (reader,) = (row for row in rows if row["kind"] == "read")
+    assert (reader["proxy"], reader["region"]) == (proxies.reader.at, "us")
+    assert (reader["status"], reader["streams"]) == ("SERVING", None)
     assert {at: (row["region"], row["shard"], row["streams"]) for at, row in listed.items()} == {
         one: ("eu", 0, 8),
         two: ("eu", 1, 0),
@@ -153,9 +185,9 @@ def test_streams_are_seen_and_moved(proxies: ProxiesUnderTest) -> None:
 
 
 def test_a_region_is_stopped_drained_and_started(proxies: ProxiesUnderTest) -> None:
-    one, _, three = (each.at for each in proxies.all)
+    one, two, three = (each.at for each in proxies.all)
     there = ("-n", proxies.namespace)
-    regional = ["r0", "r1", "r2", "r3"]
+    regional = ["r0", "r1", "r2", "r3", "r4"]
 
     async def fill() -> None:
         async with calls(three) as ask:
@@ -169,13 +201,23 @@ def test_a_region_is_stopped_drained_and_started(proxies: ProxiesUnderTest) -> N
             await until(ask, "r3", REGION_UNAVAILABLE)
             assert await code_of(ask, "r0") == SUCCESS
 
+    async def elsewhere() -> None:
+        async with ThinClient(proxies.namespace, region="us") as client:
+            await client.write("r4", b"a")
+            assert await client.owner("r4") in (one, two)
+
     async def started() -> None:
         async with calls(three) as ask:
             await until(ask, "r3", SUCCESS)
+        async with ThinClient(proxies.namespace, region="us") as client:
+            await client.create("r5")
+            await client.write("r5", b"a")
+            assert await client.owner("r5") == three
 
     run(fill)
     assert output("region", "stop", "us", *there) == b"region us takes no new stream\n"
     run(stopped)
+    run(elsewhere)
     status = {row["proxy"]: row["status"] for row in parsed("proxy", "list", *there)}
     assert status[three] == "WRITE_AND_ACCEPT REGION_STOPPED"
     assert status[one] == "WRITE_AND_ACCEPT"
@@ -183,13 +225,55 @@ def test_a_region_is_stopped_drained_and_started(proxies: ProxiesUnderTest) -> N
     moved = parsed("region", "drain", "us", *there)
     assert {move["result"] for move in moved} == {"moved"}
     assert proxies.owned()[three] == 0
-    assert sum(proxies.owned().values()) == 3
+    assert sum(proxies.owned().values()) == 4
     output("region", "start", "us", *there)
     run(started)
     with sync.open_namespace(proxies.namespace) as opened:
         for name, count in zip(regional[:3], (2, 1, 1), strict=True):
             with opened.open_log(name).open_reader() as reader:
                 assert len(reader.read_bulk(10, timeout_s=0)) == count
+
+
+def test_writers_go_on_while_their_streams_move(proxies: ProxiesUnderTest) -> None:
+    one, two, three = (each.at for each in proxies.all)
+    names = [f"w{n}" for n in range(6)]
+    written = dict.fromkeys(names, 0)
+
+    async def story() -> None:
+        async with ThinClient(proxies.namespace) as client:
+            for name in names:
+                await client.create(name)
+            is_over, moves = asyncio.Event(), 0
+
+            async def write(name: str) -> None:
+                while not is_over.is_set():
+                    await client.write(name, b"%d" % written[name])
+                    written[name] += 1
+                    await asyncio.sleep(0.02)  # a load that leaves the machine to others
+
+            async def move() -> None:
+                nonlocal moves
+                try:
+                    for drained in (one, two, three):
+                        command = ("balance", "--drain", drained, "--rate", "0")
+                        moved = await asyncio.to_thread(proxies.moves, *command)
+                        assert {each["result"] for each in moved} <= {"moved"}
+                        moves += len(moved)
+                        await asyncio.to_thread(proxies.proxy, "accept", drained, "on")
+                finally:
+                    is_over.set()
+
+            await together([*map(write, names), move()])
+            assert moves > 0
+
+    run(story)
+    assert proxies.owned()[three] == 0
+    proxies.clear()
+    with sync.open_namespace(proxies.namespace) as opened:
+        for name in names:
+            with opened.open_log(name).open_reader() as reader:
+                found = [bytes(each.payload) for each in reader.read_bulk(100_000, timeout_s=0)]
+            assert found == [b"%d" % n for n in range(written[name])]
 
 
 def test_an_interrupted_balance_says_how_far_it_came(proxies: ProxiesUnderTest) -> None:
@@ -204,10 +288,8 @@ def test_an_interrupted_balance_says_how_far_it_came(proxies: ProxiesUnderTest) 
                 assert await code_of(ask, name) == SUCCESS
 
     async def until_one_moved() -> None:
-        async with calls(two) as ask:
-            request = HandshakeRequest(get_ownerships=True)
-            while not (await ask("handshake", request)).ownerships:  # noqa: ASYNC110
-                await asyncio.sleep(0.05)
+        while not await ownerships(two):  # noqa: ASYNC110
+            await asyncio.sleep(0.05)
 
     run(fill)
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as running:

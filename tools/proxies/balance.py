@@ -1,5 +1,6 @@
 """`tailrace proxy balance`: streams go from proxies that have much to those that have little."""
 
+import math
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Final, NamedTuple
 
@@ -20,9 +21,22 @@ if TYPE_CHECKING:
 
 TIMEOUT_S: Final = 10.0
 
+
+def _is_rate(rate: float) -> float:
+    if not math.isfinite(rate):  # neither below a minimum nor a rate
+        raise typer.BadParameter(f"{rate} is not a valid number of moves a second.")
+    return rate
+
+
 Rate = Annotated[
     float,
-    typer.Option("--rate", metavar="N", min=0.0, help="Moves a second, at most; 0: no limit."),
+    typer.Option(
+        "--rate",
+        metavar="N",
+        min=0.0,
+        callback=_is_rate,
+        help="Moves a second, at most; 0: no limit.",
+    ),
 ]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Only show the moves.")]
 
@@ -97,6 +111,7 @@ def balance(
             return
         if drain is not None:
             await _close(proxies, drain)
+            moves = await _plan(proxies, wanted)  # with what it has claimed since
         show_moves(await carry_out(proxies, members, moves, rate), as_json=as_json)
 
     on_proxies(namespace, timeout_s, work)

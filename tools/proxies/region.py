@@ -66,9 +66,11 @@ def drain(
             return
         await set_stopped(proxies.store, proxies.at.root, region, stopped=True)
         note(f"region {region} takes no new stream")
-        # A stream that was claimed before the proxies heard of it is moved as well.
-        moves = await _plan(proxies, region)
-        show_moves(await carry_out(proxies, members, moves, rate), as_json=as_json)
+        moved = await carry_out(proxies, members, moves, rate)
+        # What was claimed before its proxies heard of the stop.
+        left = [each for each in await _plan(proxies, region) if each not in moves]
+        moved += await carry_out(proxies, members, left, rate)
+        show_moves(moved, as_json=as_json)
 
     on_proxies(namespace, timeout_s, work)
 

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Coroutine
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pytest
 
@@ -127,6 +127,65 @@ def test_several_streams_share_records(run: Run) -> None:
                 taken = [await writer.submit(bytes(8_000)) for _ in range(8)]
                 await writer.flush()
                 assert {each.result().stream for each in taken} == {"s", "t"}
+
+    run(story)
+
+
+def test_the_local_region_is_asked_first(run: Run) -> None:
+    async def story(_world: ProxyWorld, one: GrpcProxy, two: GrpcProxy) -> None:
+        for region, wanted in (("eu", one), ("us", two)):
+            target = {"eu": [one.address], "us": two.address}
+            async with dlog.ThinClient(target, region=region, settings=PLAIN) as client:
+                for n in range(5):
+                    await client.create(f"{region}-{n}")
+                    await client.write(f"{region}-{n}", b"a")
+                    assert await client.owner(f"{region}-{n}") == wanted.address
+
+    run(story)
+
+
+BLOCKING: Final = """
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from tailrace import dlog
+from tailrace.dlog import sync
+
+client = sync.ThinClient(sys.argv[1:])
+client.create("s")
+with client.open_writer("s") as writer, client.read("s") as reader:
+    futures = [writer.submit(b"%d" % n) for n in range(2_500)]
+    found = [next(reader).payload for _ in futures[:-1]] + [reader.read_next().payload]
+    assert found == [b"%d" % n for n in range(2_500)], "each once, in order"
+    assert reader.read_bulk(1, timeout_s=0.01) == []
+    assert writer.write(b"last") > futures[-1].result()
+    assert [each.payload for each in reader.read_bulk(5)] == [b"last"]
+    with ThreadPoolExecutor(8) as threads:
+        done = list(threads.map(lambda n: writer.write(b"%d" % n), range(100)))
+    assert len({*done}) == 100
+client.release("s")  # all of a completed segment can be read
+with client.read("s", tail=False) as reader:
+    assert sum(1 for _ in reader) == 2_601
+with client.multi_stream_writer(["s"], timeout_ms=30_000) as several:
+    assert several.submit(b"a").result().stream == "s"
+try:
+    client.write("missing", b"")
+except dlog.LogNotFound as error:
+    assert isinstance(error, sync.ProxyError)
+late = client.open_writer("s").submit(b"late")
+print("well")  # what is open is closed at the end, once all is answered
+late.add_done_callback(lambda done: print("late", done.exception()))
+"""
+
+
+def test_the_blocking_face_does_the_same_and_ends_in_order(run: Run) -> None:
+    async def story(_world: ProxyWorld, one: GrpcProxy, two: GrpcProxy) -> None:
+        program = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-c", BLOCKING, one.address, two.address),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+        )
+        printed, _ = await program.communicate()
+        assert printed == b"well\nlate None\n", printed.decode()
 
     run(story)
 

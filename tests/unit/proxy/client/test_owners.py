@@ -1,6 +1,6 @@
 """The cache of owners, against a dumb one."""
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tailrace.proxy.client.owners import OwnerCache
@@ -61,6 +61,7 @@ def do(cache: OwnerCache | Dumb, kind: str, stream: str, host: Host) -> Host | N
     return None
 
 
+@settings(max_examples=50)
 @given(Steps)
 def test_it_is_a_bounded_map_that_forgets_what_was_not_used_for_longest(
     steps: list[tuple[str, str, Host]],

@@ -1,7 +1,7 @@
 """The table of reference 9.4, row by row, and what holds for all rows."""
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tailrace.proxy.client.reactions import (
@@ -161,6 +161,7 @@ def test_what_streams_say_of_nothing_written_is_believed() -> None:
     assert [each for each in Trouble if leaves_open(each)] == [Trouble.BROKEN, Trouble.TIMED_OUT]
 
 
+@settings(max_examples=50)
 @given(st.lists(st.tuples(st.sampled_from(OUTCOMES), st.sampled_from([A, B, C])), max_size=20))
 def test_every_answer_completes_fails_or_goes_on(answers: list[tuple[Outcome, Host]]) -> None:
     attempts, unknown = Attempts(), False
@@ -184,6 +185,7 @@ def no_route(_tried: object, _regions: object) -> Host | None:
     return None
 
 
+@settings(max_examples=50)
 @given(
     st.lists(st.sampled_from([A, B, C]), max_size=6),
     st.sampled_from([None, A, B]),

@@ -1,7 +1,7 @@
 """Gathering records into sets, and the times of further tries."""
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tailrace.proxy.client.record_sets import (
@@ -15,6 +15,7 @@ from tailrace.proxy.client.record_sets import (
 LIMIT = 40
 
 
+@settings(max_examples=50)
 @given(st.lists(st.binary(max_size=60)))
 def test_sets_have_all_records_in_order_and_no_more_bytes_than_the_limit(
     payloads: list[bytes],

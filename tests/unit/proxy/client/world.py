@@ -33,6 +33,8 @@ from tests.unit.proxy.service.world import service_of
 
 VISIBLE = {"control_flush_ms": 100}
 """Readers see a record after so long, as by default."""
+WITHIN_S = 1_000
+"""Virtual seconds of a story."""
 CONNECTED_S = 0.001
 """What each way takes."""
 
@@ -282,7 +284,8 @@ def run(
         thin = Thin(world, proxies, **config)
         await owner_world.new_stream(world)
         try:
-            await story(thin)
+            async with asyncio.timeout(WITHIN_S):
+                await story(thin)
         finally:
             await thin.close()
 
