@@ -1,19 +1,21 @@
-"""One process that is a write proxy of a cluster. `tailrace proxy write`.
+"""One process that is a proxy of a cluster. `tailrace proxy write`, `tailrace proxy read`.
 
 Order of the start: the port is taken -> session with ZooKeeper -> the cluster is there -> the
 namespace is bound to it -> the port is served -> registered -> the ready line. The end: no new
 stream is taken, the registration goes, the streams are completed and let go while their requests
-are answered, then the port closes. kill -9 is safe at any point. A lost session stops nothing: the
-proxy writes on what it has, and registers again by itself.
+are answered (a read proxy ends its reads), then the port closes. kill -9 is safe at any point. A
+lost session stops nothing: a proxy goes on with what it has, and registers again by itself.
 """
 
-from collections.abc import AsyncIterator
+import asyncio
+from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import NamedTuple
 
 from tailrace.broker.cluster.paths import ClusterPaths
 from tailrace.broker.listeners import Endpoint
 from tailrace.core.errors import CoreError, NodeExists, NoNode, Unavailable
+from tailrace.core.log.config import LogConfig
 from tailrace.core.log.open_namespace import NamespaceOptions, OpenNamespace, open_namespace
 from tailrace.core.metadata.cluster import check_cluster
 from tailrace.core.metadata.uri import parse_uri
@@ -23,13 +25,18 @@ from tailrace.core.runtime.task_health import task_health
 from tailrace.processes.cluster_namespace import Connecting, bind, granted_ms, register_numbers
 from tailrace.processes.health_http import serve_health
 from tailrace.processes.lifecycle import Remedies, Serving, run_process
-from tailrace.processes.proxy_config import ProxyProcessConfig
+from tailrace.processes.proxy_config import (
+    ProxyProcessConfig,
+    ReadProxyConfig,
+    WriteProxyConfig,
+)
 from tailrace.processes.proxy_locks import OwnLocks
-from tailrace.processes.topic_streams import TopicStreams
-from tailrace.protocol.proxy.methods import WRITE_PROXY
+from tailrace.processes.topic_streams import TopicStreams, log_of
+from tailrace.protocol.proxy.methods import READ_PROXY, WRITE_PROXY
 from tailrace.proxy.owner.config import proxy_log_config
 from tailrace.proxy.owner.location import ProxyLocation
 from tailrace.proxy.owner.streams import Streams
+from tailrace.proxy.reading.read_service import ReadService
 from tailrace.proxy.routing import members
 from tailrace.proxy.routing.members import MemberNode, MemberRegistration
 from tailrace.proxy.service.grpc_server import GrpcServer
@@ -37,15 +44,15 @@ from tailrace.proxy.service.write_service import WriteService
 
 
 class RunningProxy(NamedTuple):
-    """What runs: for the process that waits for its end, and for tests in one process."""
+    """What runs: for the process that waits for its end."""
 
     told: Endpoint
     """Where clients connect to."""
-    streams: Streams
-    locks: OwnLocks
+    failures: Mapping[asyncio.Future[None], str]
+    """What ends it besides a signal, as in `Serving`."""
 
 
-def run(config: ProxyProcessConfig) -> int:
+def run_write(config: WriteProxyConfig) -> int:
     """Run until SIGTERM or SIGINT and return the process' exit code.
 
     Prints `ready: proxy=HOST:PORT` on stdout once the first request would be answered and clients
@@ -55,9 +62,15 @@ def run(config: ProxyProcessConfig) -> int:
     return run_process(process, _serving, _remedies(config), config.log_level)
 
 
+def run_read(config: ReadProxyConfig) -> int:
+    """Do the same for a read proxy."""
+    process = read_proxy_process(config, SystemClock(), Metrics())
+    return run_process(process, _serving, _remedies(config), config.log_level)
+
+
 @asynccontextmanager
 async def write_proxy_process(
-    config: ProxyProcessConfig, clock: Clock, metrics: Metrics
+    config: WriteProxyConfig, clock: Clock, metrics: Metrics
 ) -> AsyncIterator[RunningProxy]:
     """Run a write proxy that is registered; drain and close it at the end of the block.
 
@@ -65,20 +78,10 @@ async def write_proxy_process(
     other ledgers), CorruptData, OSError (address in use).
     """
     async with AsyncExitStack() as stack:
-        server = GrpcServer(config.grpc)
-        stack.push_async_callback(server.close)
-        at = config.address.at
-        told = config.address.told(server.bind(at.host, at.port))
+        server, told = _take_port(config, stack)
         location = ProxyLocation(config.address.shard, told.host, told.port)
-        connecting = Connecting(config.session_timeout_ms, config.answer_within_ms)
-        await bind(config.metadata_uri, config.namespace_uri, connecting)
-        options = _options(config, location)
-        opened = await stack.enter_async_context(
-            open_namespace(config.namespace_uri, options, clock)
-        )
-        await check_cluster(opened.ledger_store, opened.binding.bk_ledgers_path)
-        register_numbers(opened, metrics)
-        task_health().register(metrics)
+        log = proxy_log_config(config.log, location)
+        opened = await _open(config, log, clock, metrics, stack)
         timeout_ms = granted_ms(opened.store, config.session_timeout_ms)
         locks = OwnLocks(opened.store, clock, timeout_ms)
         streams = Streams(
@@ -93,18 +96,55 @@ async def write_proxy_process(
         reserved = TopicStreams(opened.store, ClusterPaths.of_namespace(opened.uri.root), clock)
         service = WriteService(streams, location, config.write, reserved.reason)
         server.add(WRITE_PROXY, service)
-        await serve_health(config.http, metrics, stack)
-        stack.push_async_callback(server.close)
-        await server.start()
+        await _serve(config, server, metrics, stack)
         stack.push_async_callback(streams.close)
-        await _register(opened, location, stack)
+        await _register(opened, members.WRITE_PROXIES, location, stack)
         stack.push_async_callback(_begin_drain, server, streams)
-        yield RunningProxy(told, streams, locks)
+        yield RunningProxy(told, {locks.taken: ""})
 
 
-def _options(config: ProxyProcessConfig, location: ProxyLocation) -> NamespaceOptions:
-    return NamespaceOptions(
-        log=proxy_log_config(config.log, location),
+@asynccontextmanager
+async def read_proxy_process(
+    config: ReadProxyConfig, clock: Clock, metrics: Metrics
+) -> AsyncIterator[RunningProxy]:
+    """Run a read proxy that is registered; end its reads and close it at the end of the block.
+
+    Errors: as `write_proxy_process`.
+    """
+    async with AsyncExitStack() as stack:
+        server, told = _take_port(config, stack)
+        opened = await _open(config, config.log, clock, metrics, stack)
+        service = ReadService(opened.logs, clock, config.read, log_of)
+        metrics.register("proxy_read", service.metrics)
+        server.add(READ_PROXY, service)
+        await _serve(config, server, metrics, stack)
+        stack.push_async_callback(service.close)
+        location = ProxyLocation(config.address.shard, told.host, told.port)
+        await _register(opened, members.READ_PROXIES, location, stack)
+        stack.push_async_callback(server.stop_serving)
+        yield RunningProxy(told, {})
+
+
+def _take_port(config: ProxyProcessConfig, stack: AsyncExitStack) -> tuple[GrpcServer, Endpoint]:
+    """Return a server that has its port, and where clients connect to."""
+    server = GrpcServer(config.grpc)
+    stack.push_async_callback(server.close)
+    at = config.address.at
+    return server, config.address.told(server.bind(at.host, at.port))
+
+
+async def _open(
+    config: ProxyProcessConfig,
+    log: LogConfig,
+    clock: Clock,
+    metrics: Metrics,
+    stack: AsyncExitStack,
+) -> OpenNamespace:
+    """Open the namespace, bound to the cluster, until the stack closes; show its numbers."""
+    connecting = Connecting(config.session_timeout_ms, config.answer_within_ms)
+    await bind(config.metadata_uri, config.namespace_uri, connecting)
+    options = NamespaceOptions(
+        log=log,
         ledgers=config.ledgers,
         bookies=config.bookies,
         cold=config.cold,
@@ -112,13 +152,29 @@ def _options(config: ProxyProcessConfig, location: ProxyLocation) -> NamespaceOp
         answer_within_ms=config.answer_within_ms,
         ledger_servers=parse_uri(config.metadata_uri).hosts,
     )
+    opening = open_namespace(config.namespace_uri, options, clock)
+    opened = await stack.enter_async_context(opening)
+    await check_cluster(opened.ledger_store, opened.binding.bk_ledgers_path)
+    register_numbers(opened, metrics)
+    task_health().register(metrics)
+    return opened
 
 
-async def _register(opened: OpenNamespace, location: ProxyLocation, stack: AsyncExitStack) -> None:
+async def _serve(
+    config: ProxyProcessConfig, server: GrpcServer, metrics: Metrics, stack: AsyncExitStack
+) -> None:
+    await serve_health(config.http, metrics, stack)
+    stack.push_async_callback(server.close)
+    await server.start()
+
+
+async def _register(
+    opened: OpenNamespace, server_set: str, location: ProxyLocation, stack: AsyncExitStack
+) -> None:
     """Have clients find the proxy until the stack closes."""
     registration = MemberRegistration(
         opened.store,
-        f"{opened.uri.root}/{members.WRITE_PROXIES}",
+        f"{opened.uri.root}/{server_set}",
         MemberNode(
             service_endpoint=members.Endpoint(location.host, location.port), shard=location.shard
         ),
@@ -134,7 +190,7 @@ async def _begin_drain(server: GrpcServer, streams: Streams) -> None:
 
 
 def _serving(running: RunningProxy) -> Serving:
-    return Serving(f"ready: proxy={running.told}\n", {running.locks.taken: ""})
+    return Serving(f"ready: proxy={running.told}\n", running.failures)
 
 
 def _remedies(config: ProxyProcessConfig) -> Remedies:

@@ -11,6 +11,8 @@ from tailrace.core.runtime.decimal_text import INT32_MAX, decimal
 
 PROXY_PORT: Final = 8000
 """The port of the write proxy in DistributedLog's tutorials (`inet!127.0.0.1:8000`)."""
+READ_PROXY_PORT: Final = 8001
+"""The next one: DistributedLog has no read proxies."""
 _HOST_MAX: Final = 255
 _Shard = Annotated[int, msgspec.Meta(ge=0, le=INT32_MAX)]
 
@@ -56,6 +58,17 @@ class ProxyAddressConfig:
             return Endpoint(self.at.host, bound_port)
         told = _endpoint(self.advertised, "proxy.advertised.listener")
         return told if told.port else Endpoint(told.host, bound_port)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadProxyAddressConfig(ProxyAddressConfig):
+    """The same of a read proxy."""
+
+    listener: str = setting(
+        "proxy.listener",
+        f"127.0.0.1:{READ_PROXY_PORT}",
+        "HOST:PORT of the gRPC port; port 0 picks one.",
+    )
 
 
 def _endpoint(text: str, key: str) -> Endpoint:

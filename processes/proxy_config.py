@@ -3,6 +3,8 @@
 from dataclasses import dataclass, field
 from typing import Final
 
+from typing_extensions import override
+
 from tailrace.core.ledger.config import BookieClientConfig, LedgerClientConfig
 from tailrace.core.log.cold.config import ColdConfig
 from tailrace.core.log.config import LogConfig
@@ -11,8 +13,9 @@ from tailrace.core.metadata.uri import parse_namespace_uri, parse_uri
 from tailrace.core.runtime.config import setting
 from tailrace.core.runtime.logging_setup import LogLevel
 from tailrace.processes.health_http import HealthHttpConfig
-from tailrace.processes.proxy_address import ProxyAddressConfig
+from tailrace.processes.proxy_address import ProxyAddressConfig, ReadProxyAddressConfig
 from tailrace.proxy.owner.config import OwnerConfig
+from tailrace.proxy.reading.config import ReadConfig
 from tailrace.proxy.service.config import GrpcConfig, WriteServiceConfig
 
 ANSWER_MS_MIN: Final = 5_000
@@ -20,7 +23,7 @@ ANSWER_MS_MIN: Final = 5_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProxyProcessConfig:
-    """Everything that one write proxy can be told."""
+    """Everything that proxies of both kinds can be told."""
 
     metadata_uri: str = setting(
         "metadataServiceUri",
@@ -35,16 +38,15 @@ class ProxyProcessConfig:
     session_timeout_ms: int = setting(
         "zkSessionTimeout",
         1_000,
-        "After so long without a word, ZooKeeper drops this proxy's registration and its locks on "
-        "streams, and others take over. ZooKeeper's minSessionTimeout must allow it. Unit: ms.",
+        "After so long without a word, ZooKeeper drops this proxy's registration, and a write "
+        "proxy's locks on streams: others take over. ZooKeeper's minSessionTimeout must allow it. "
+        "Unit: ms.",
     )
     log_level: LogLevel = setting(
         "log.level", "info", "Least level of what goes to stderr: debug, info, warning, error."
     )
     address: ProxyAddressConfig = field(default_factory=ProxyAddressConfig)
     grpc: GrpcConfig = field(default_factory=GrpcConfig)
-    write: WriteServiceConfig = field(default_factory=WriteServiceConfig)
-    owner: OwnerConfig = field(default_factory=OwnerConfig)
     log: LogConfig = field(default_factory=LogConfig)
     cold: ColdConfig = field(default_factory=ColdConfig)
     ledgers: LedgerClientConfig = field(default_factory=LedgerClientConfig)
@@ -60,6 +62,23 @@ class ProxyProcessConfig:
             raise ValueError("zkSessionTimeout must be positive")
         if self.ledgers.root != LEDGERS_ROOT:
             raise ValueError("ledgersPath is what the namespace is bound to: leave it unset")
+
+    @property
+    def answer_within_ms(self) -> int:
+        """How long operations on metadata wait: a slow disk of ZooKeeper's fails none of them."""
+        return max(self.session_timeout_ms, ANSWER_MS_MIN)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriteProxyConfig(ProxyProcessConfig):
+    """Everything that one write proxy can be told."""
+
+    write: WriteServiceConfig = field(default_factory=WriteServiceConfig)
+    owner: OwnerConfig = field(default_factory=OwnerConfig)
+
+    @override
+    def __post_init__(self) -> None:
+        ProxyProcessConfig.__post_init__(self)  # a class with slots is made twice: no super()
         defaults = LogConfig()
         if (self.log.lock_timeout_s, self.log.client_id) != (
             defaults.lock_timeout_s,
@@ -69,7 +88,10 @@ class ProxyProcessConfig:
                 "lockTimeoutSeconds and log.client.id are the proxy's own: leave them unset"
             )
 
-    @property
-    def answer_within_ms(self) -> int:
-        """How long operations on metadata wait: a slow disk of ZooKeeper's fails none of them."""
-        return max(self.session_timeout_ms, ANSWER_MS_MIN)
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadProxyConfig(ProxyProcessConfig):
+    """Everything that one read proxy can be told."""
+
+    address: ReadProxyAddressConfig = field(default_factory=ReadProxyAddressConfig)
+    read: ReadConfig = field(default_factory=ReadConfig)

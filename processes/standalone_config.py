@@ -11,6 +11,7 @@ from tailrace.core.runtime.config import setting
 from tailrace.core.runtime.logging_setup import LogLevel
 from tailrace.processes.proxy_address import ProxyAddressConfig
 from tailrace.proxy.owner.config import OwnerConfig
+from tailrace.proxy.reading.config import ReadConfig
 from tailrace.proxy.service.config import GrpcConfig, WriteServiceConfig
 
 _BOOKIE = BookieConfig()
@@ -36,12 +37,13 @@ class StandaloneProxyConfig:
     enabled: bool = setting(
         "proxy.enable",
         False,
-        "Serve thin clients over gRPC (proxy.listener): they write log streams by name.",
+        "Serve thin clients over gRPC (proxy.listener): they write and read log streams by name.",
     )
     address: ProxyAddressConfig = field(default_factory=ProxyAddressConfig)
     grpc: GrpcConfig = field(default_factory=GrpcConfig)
     write: WriteServiceConfig = field(default_factory=WriteServiceConfig)
     owner: OwnerConfig = field(default_factory=OwnerConfig)
+    read: ReadConfig = field(default_factory=ReadConfig)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,11 +14,12 @@ from tailrace.core.log.namespace import LogNamespace
 from tailrace.core.runtime.clock import Clock
 from tailrace.core.runtime.metrics import Metrics
 from tailrace.processes.standalone_config import StandaloneConfig
-from tailrace.processes.topic_streams import TopicStreams
-from tailrace.protocol.proxy.methods import WRITE_PROXY
+from tailrace.processes.topic_streams import TopicStreams, log_of
+from tailrace.protocol.proxy.methods import READ_PROXY, WRITE_PROXY
 from tailrace.proxy.owner.config import proxy_log_config
 from tailrace.proxy.owner.location import ProxyLocation
 from tailrace.proxy.owner.streams import Streams
+from tailrace.proxy.reading.read_service import ReadService
 from tailrace.proxy.service.grpc_server import GrpcServer
 from tailrace.proxy.service.write_service import WriteService
 
@@ -31,7 +32,7 @@ async def serve_proxies(
     clock: Clock,
     metrics: Metrics,
 ) -> AsyncIterator[None]:
-    """Serve WriteProxy in the block, and say where; drain and close it at the end.
+    """Serve both services in the block, and say where; drain and close it at the end.
 
     Errors: OSError when the address is taken.
     """
@@ -56,8 +57,12 @@ async def serve_proxies(
         metrics.register("proxy", streams.metrics)
         reserved = TopicStreams(storage.store, storage.paths, clock)
         server.add(WRITE_PROXY, WriteService(streams, location, proxy.write, reserved.reason))
+        reads = ReadService(namespace, clock, proxy.read, log_of)
+        metrics.register("proxy_read", reads.metrics)
+        server.add(READ_PROXY, reads)
         stack.push_async_callback(server.close)
         await server.start()
+        stack.push_async_callback(reads.close)
         stack.push_async_callback(streams.close)
         stack.push_async_callback(server.stop_serving)
         sys.stdout.write(f"proxy: grpc={told}\n")

@@ -17,6 +17,15 @@ KEPT_S: Final = 10.0
 KEPT_MAX: Final = 10_000
 
 
+def log_of(stream: str) -> str:
+    """Return the log that a reader's name means: `TOPIC-PARTITION` is that partition's.
+
+    They differ where the topic's name begins with a dot, as no log's may.
+    """
+    escaped = f"%2E{stream[1:]}"
+    return escaped if stream.startswith(".") and topic_of(escaped) else stream
+
+
 class TopicStreams:
     """Knows which streams are partitions'. All calls come from the loop."""
 

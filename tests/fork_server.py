@@ -35,6 +35,8 @@ LOADED_LATE: Final = (
     "tailrace.processes.autorecovery",
     "tailrace.processes.bookie",
     "tailrace.processes.broker",
+    "tailrace.processes.proxy",
+    "tailrace.processes.standalone_proxies",
     "tailrace.tools.clients.librdkafka",
     "tailrace.tools.groups.groups_admin",
     "tailrace.tools.logs.inspection",

@@ -1,4 +1,4 @@
-"""Write proxies as their operators run them: `tailrace proxy write` in a process of its own."""
+"""Proxies as their operators run them: `tailrace proxy write` in a process of its own."""
 
 from typing import Self
 
@@ -10,13 +10,16 @@ class WriteProxyUnderTest(ServerProcess):
     """`tailrace proxy write` of a namespace. It keeps its address when it is started again."""
 
     ready_line = "ready: proxy="
+    kind = "write"
 
     def __init__(self, metadata: str, namespace: str, shard: int, *arguments: str) -> None:
         super().__init__()
         self.shard = shard
         self.at = f"127.0.0.1:{free_port()}"
+        self.told = ""
+        """Where it says that clients connect to."""
         self._command = [
-            *(str(TAILRACE), "proxy", "write", "--metadata", metadata, "--namespace", namespace),
+            *(str(TAILRACE), "proxy", self.kind, "--metadata", metadata, "--namespace", namespace),
             *("--shard", str(shard), *arguments),
         ]
 
@@ -32,7 +35,7 @@ class WriteProxyUnderTest(ServerProcess):
         )
         if named is None:
             raise AssertionError(f"it ended before it was ready:\n{self.output}")
-        assert named == self.at
+        self.told = named
         return self
 
     def refused(self) -> str:
@@ -45,3 +48,9 @@ class WriteProxyUnderTest(ServerProcess):
         """Start it; return where it listens, None if it ended before it did."""
         command = [*self._command, "--listen", self.at]
         return self.launch_command(command).get(timeout=READY_WITHIN_S)
+
+
+class ReadProxyUnderTest(WriteProxyUnderTest):
+    """`tailrace proxy read`, the same way."""
+
+    kind = "read"

@@ -8,8 +8,14 @@ from tailrace.core.errors import CorruptData, InvalidEnvelopedEntry
 from tailrace.core.metadata.segment_metadata import SegmentMetadata
 from tailrace.protocol.bookkeeper.entry import Entry
 from tailrace.protocol.distributedlog.dlsn import DLSN
-from tailrace.protocol.distributedlog.envelope import Slots, open_envelope, unpack_envelope
+from tailrace.protocol.distributedlog.envelope import (
+    Slots,
+    open_envelope,
+    unpack_columns,
+    unpack_envelope,
+)
 from tailrace.protocol.distributedlog.record import (
+    CONTROL,
     HEADER_SIZE,
     POSITION_MAX,
     RECORD_SET,
@@ -108,6 +114,21 @@ def read_slots(segment: SegmentMetadata, entry: Entry) -> Slots:
         raise _corrupt(entry, error) from error
 
 
+def control_records(segment: SegmentMetadata, entry: Entry) -> list[LogRecord]:
+    """Return the control records of an entry. Errors: CorruptData. Cost: 0.3 us a record."""
+    try:
+        columns = unpack_columns(entry.payload, segment.version >= _ENVELOPED_SINCE)
+    except DecodeError as error:
+        raise _corrupt(entry, error) from error
+    if not columns.flags & CONTROL:
+        return []
+    at = [at for at, word in enumerate(columns.metadata) if word & CONTROL]
+    metadata, txids, payloads, flags = columns
+    return RecordColumns(
+        [metadata[i] for i in at], [txids[i] for i in at], [payloads[i] for i in at], flags
+    ).records()
+
+
 def visible_records(
     segment: SegmentMetadata, entry: Entry, *, expands_sets: bool = True
 ) -> EntryRecords:
@@ -119,15 +140,30 @@ def visible_records(
     try:
         body, at = open_envelope(entry.payload, segment.version >= _ENVELOPED_SINCE)
         columns = read_columns(body, at)
+        size = len(body) - at
+        if columns.flags == CONTROL:
+            columns = _without_controls_behind(columns)
+            size = _size_of(columns.payloads)
         if columns.flags:
             return _without_hidden(segment, entry, expands_sets=expands_sets)
     except DecodeError as error:
         raise _corrupt(entry, error) from error
     slots = range(len(columns.txids))
     return EntryRecords(
-        segment.lssn, entry.entry_id, slots, columns, len(body) - at, is_last=False,
+        segment.lssn, entry.entry_id, slots, columns, size, is_last=False,
         ledger_id=entry.ledger_id,
     )  # fmt: skip
+
+
+def _without_controls_behind(columns: RecordColumns) -> RecordColumns:
+    """Leave out what an owner keeps behind the records of an entry; else nothing."""
+    metadata, txids, payloads, flags = columns
+    count = len(metadata)
+    while count and metadata[count - 1] & CONTROL:
+        count -= 1
+    if any(word & CONTROL for word in metadata[:count]):
+        return columns
+    return RecordColumns(metadata[:count], txids[:count], payloads[:count], flags & ~CONTROL)
 
 
 def _without_hidden(segment: SegmentMetadata, entry: Entry, *, expands_sets: bool) -> EntryRecords:

@@ -124,6 +124,10 @@ class Log:
         """
         return await self._writing.open(listener, state)
 
+    def check_lock(self) -> None:
+        """Refuse a writer without its lock: another may have the log. Errors: OwnershipLost."""
+        self._writing.check_lock()
+
     def writer_of(self, lssn: int) -> SegmentWriter | None:
         """Return who in this process writes a segment (WriterLookup)."""
         return self._writing.writer_of(lssn)

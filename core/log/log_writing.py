@@ -13,9 +13,10 @@ from typing import Protocol
 
 from tailrace.core.errors import ColdStorageDisabled, CoreError, EndOfStream, OwnershipLost
 from tailrace.core.log.context import LogContext
+from tailrace.core.log.delta_recovery import restore_deltas
 from tailrace.core.log.known_segments import KnownSegments
 from tailrace.core.log.log_tail import TailWatcher
-from tailrace.core.log.owner import LogListener, NoState, SegmentState
+from tailrace.core.log.owner import DeltaState, LogListener, NoState, SegmentState
 from tailrace.core.log.ownership import Ownership
 from tailrace.core.log.prepared import PreparedAllocator
 from tailrace.core.log.recovery import find_state, recover_segments, restore_state
@@ -222,6 +223,13 @@ class LogWriting:
 
     async def _restore(self, state: SegmentState) -> None:
         open_ledger = self._home.open_ledger
+        if isinstance(state, DeltaState):
+            now_ms = self._context.clock.now_ms()
+            is_found = await restore_deltas(self.segments, open_ledger, state, now_ms)
+            if not is_found and not self._known.is_whole:
+                await self._known.load_older()
+                await restore_deltas(self.segments, open_ledger, state, now_ms)
+            return
         found = await find_state(self.segments, open_ledger)
         if found is None and not self._known.is_whole:
             await self._known.load_older()

@@ -1,7 +1,7 @@
 """What the owner of a log implements to hear of its records and to keep its state with them."""
 
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Iterator, Sequence
+from typing import Protocol, runtime_checkable
 
 from tailrace.core.errors import CoreError
 from tailrace.protocol.distributedlog.dlsn import DLSN
@@ -53,6 +53,37 @@ class SegmentState(Protocol):
 
     def replay(self, dlsn: DLSN, record: LogRecord) -> None:
         """Take note of a record of the log, in order; what a set holds comes one by one."""
+
+
+@runtime_checkable
+class DeltaState(SegmentState, Protocol):
+    """A state that is kept in the log beside the records: no record is replayed (write proxies).
+
+    What the records of an entry change is written with them, in the entry; snapshots come often
+    enough that the next owner reads a bounded part of one segment (`state_deltas.py`). At open:
+    `restore(None)`, then `restoring` a snapshot if there is one, and `apply` of each delta behind
+    it, in order. `snapshot` is never empty: a segment that does not begin with one is another
+    owner's and changes nothing.
+    """
+
+    @property
+    def keep_ms(self) -> int:
+        """How long what a record changed counts, by the records' txids, which are times."""
+
+    def delta(self) -> bytes:
+        """Return what the entry changes that was observed last; b"" for nothing."""
+
+    def restoring(self, snapshot: bytes) -> Iterator[None]:
+        """Restore a snapshot in steps, between which the loop turns.
+
+        Errors: CorruptData; DLIllegalState: it is another kind of owner's.
+        """
+
+    def apply(self, lssn: int, entry_id: EntryId, txid: TxId, delta: memoryview) -> None:
+        """Take note of what an entry changed; `txid`: that of its last record.
+
+        Errors: DecodeError family.
+        """
 
 
 class NoState:

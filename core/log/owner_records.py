@@ -2,6 +2,7 @@
 
     magic "TRS1" (snapshot) or "TRX1" (index) | u32 part | u32 parts | bytes of this part
     the joined bytes of an index: u32 length of the end snapshot | end snapshot | index
+    magic "TRD1" (delta) | what the records before it in its entry change (`state_deltas.py`)
 
 A payload above one record's limit is split over several control records, one entry each. Part 0 of
 a snapshot is entry 0 of its segment; the last part of an index is the segment's last entry. The end
@@ -18,6 +19,7 @@ from tailrace.protocol.ids import Buffer
 
 SNAPSHOT_MAGIC: Final = b"TRS1"
 INDEX_MAGIC: Final = b"TRX1"
+DELTA_MAGIC: Final = b"TRD1"
 PART_BYTES_MAX: Final = 1_000_000
 """Bytes of one part: below DistributedLog's limit for a record, so that any library copies it."""
 
@@ -72,6 +74,18 @@ def read_part(payload: Buffer) -> OwnerPart | None:
     if not 0 <= part < parts <= PARTS_MAX:
         raise BadLength(f"part {part} of {parts}")
     return OwnerPart(magic, part, parts, memoryview(payload)[_HEAD.size :])
+
+
+def pack_delta(delta: bytes) -> bytes:
+    """Return the payload of the control record that carries a delta."""
+    return DELTA_MAGIC + delta
+
+
+def read_delta(payload: Buffer) -> memoryview | None:
+    """Return the delta that a control record carries; None when it carries none."""
+    view = memoryview(payload)
+    at = len(DELTA_MAGIC)
+    return view[at:] if bytes(view[:at]) == DELTA_MAGIC else None
 
 
 def join_snapshot(parts: Sequence[OwnerPart]) -> bytes:

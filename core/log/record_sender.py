@@ -115,6 +115,11 @@ class RecordSender:
         return self._waiting.payload_bytes
 
     @property
+    def waiting_records(self) -> int:
+        """How many records were appended and not yet sent; a record set is one."""
+        return len(self._waiting.records)
+
+    @property
     def error(self) -> CoreError | None:
         """Why the writer is dead."""
         return self._error
@@ -242,7 +247,7 @@ class RecordSender:
         segment.add_records(records, size)
         if self._receipts is not None:
             already = self._chain.records_before
-            entry = DLSN(segment.metadata.lssn, segment.last_sent, 0)
+            entry = segment.last_user._replace(slot=0)
             self._receipts.on_sent(already + before, already + segment.records, entry)
         return True
 

@@ -2,7 +2,9 @@
 
 Invariant: positions of user records are 1, 2, 3, ... in the order of `add_records`, and a record
 set takes one for each value; a control record carries the count and the last user txid, and has an
-entry of its own; so has the end of the stream, behind which come control records only.
+entry of its own, or is behind the records of an entry (`state_deltas.py`): their slots are as
+without it. The end of the stream has an entry of its own, too, behind which come control records
+only.
 Flow: the log writer hands over what fits into one entry; the ledger confirms entries in order; the
 log writer hears the highest confirmed txid.
 """
@@ -15,8 +17,9 @@ from tailrace.core.errors import CoreError
 from tailrace.core.ledger.writer import LedgerWriter
 from tailrace.core.log.config import record_bytes_in
 from tailrace.core.log.context import LogContext
-from tailrace.core.log.owner import SegmentState
+from tailrace.core.log.owner import DeltaState, SegmentState
 from tailrace.core.log.segments import SegmentEnd
+from tailrace.core.log.state_deltas import NO_CONTROLS, StateDeltas
 from tailrace.core.metadata.segment_metadata import SegmentMetadata
 from tailrace.protocol.distributedlog.dlsn import DLSN
 from tailrace.protocol.distributedlog.envelope import (
@@ -51,6 +54,7 @@ class SegmentWriter:
     __slots__ = (
         "_codec",
         "_config",
+        "_deltas",
         "_ledger",
         "_listener",
         "_metrics",
@@ -77,6 +81,7 @@ class SegmentWriter:
     def __init__(self, listener: SegmentListener, state: SegmentState, context: LogContext) -> None:
         self._listener = listener
         self._state = state
+        self._deltas = StateDeltas(state) if isinstance(state, DeltaState) else None
         self._config = context.config
         self._metrics = context.metrics
         self._codec = context.config.compression.codec
@@ -143,8 +148,9 @@ class SegmentWriter:
         entry_id = self._next_entry
         lssn = self.metadata.lssn
         self._state.observe(lssn, entry_id, records)
+        controls = NO_CONTROLS if self._deltas is None else self._deltas.controls(size_bytes)
         payload: Sequence[Buffer]
-        payload, position = pack_user_records(records, self.records)
+        payload, position = pack_user_records(records, self.records, controls.inside)
         payload = compress_envelope(payload) if self._codec else join_small(payload, size_bytes)
         self.last_user = DLSN(lssn, entry_id, position - self.records - 1)
         self.records = position
@@ -159,6 +165,10 @@ class SegmentWriter:
         metrics.records_total += len(records)
         metrics.record_bytes_total += size_bytes
         self._ledger.add(payload)
+        if controls is not NO_CONTROLS:
+            metrics.control_records_total += len(controls.inside)
+            for part in controls.behind:
+                self.add_control(part)
 
     def add_control(self, payload: Buffer = CONTROL_PAYLOAD) -> None:
         """Send a control record, in an entry of its own. Errors: as `add_records`."""

@@ -139,6 +139,11 @@ class LogWriter(RecordSender):
             self._ask_policy()
         return futures
 
+    def check_length(self, length: int) -> None:
+        """Refuse a record of this size, as `append` would. Errors: as `append` for its size."""
+        if length > self._sizes.fits_anywhere:
+            self._check_large(length)
+
     async def mark_end_of_stream(self) -> DLSN:
         """Seal the log for good; return the position of its end once that is confirmed.
 

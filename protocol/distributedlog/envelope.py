@@ -13,6 +13,7 @@ from typing import TypeAlias
 
 from tailrace.protocol.distributedlog.lz4_block import pack_lz4, unpack_lz4
 from tailrace.protocol.distributedlog.record import (
+    CONTROL,
     HEADER_SIZE,
     POSITION_MAX,
     RECORD_SET,
@@ -62,11 +63,14 @@ def pack_envelope(records: Sequence[LogRecord], codec: int = EnvelopeCodec.NONE)
     return [_ENVELOPE.pack(_VERSION, codec, size, len(stored)), stored]
 
 
-def pack_user_records(records: Sequence[RecordParts], position: int) -> tuple[list[Buffer], int]:
+def pack_user_records(
+    records: Sequence[RecordParts], position: int, controls: Sequence[Buffer] = ()
+) -> tuple[list[Buffer], int]:
     """Return an entry's payload and the position of its last record or value.
 
     `position`: that of the last one before them in the segment; a record set takes as many as it
-    has values. Shape: at least one record. Keeping to size limits is the caller's part.
+    has values. `controls`: payloads of control records behind them, with the last one's txid and
+    position. Shape: at least one record. Keeping to size limits is the caller's part.
     Cost: 0.4 us a record.
     """
     parts: list[Buffer] = [b""]
@@ -81,6 +85,10 @@ def pack_user_records(records: Sequence[RecordParts], position: int) -> tuple[li
         else:
             parts.append(pack(position << 16, txid, length))
         parts += payload
+    for control in controls:
+        size += HEADER_SIZE + len(control)
+        parts.append(pack(position << 16 | CONTROL, records[-1][0], len(control)))
+        parts.append(control)
     assert position <= POSITION_MAX, position
     parts[0] = _ENVELOPE.pack(_VERSION, 0, size, size)
     return parts, position

@@ -1,11 +1,15 @@
 """Settings of a write proxy's streams, under DistributedLog's names where it has them."""
 
 from dataclasses import dataclass, replace
+from typing import Final
 
 from tailrace.core.log.config import LogConfig
 from tailrace.core.runtime.config import AtLeastOne, NotNegative, setting
 from tailrace.proxy.owner.location import ProxyLocation
 from tailrace.proxy.owner.rates import RateLimits
+
+WRITERS_LIMIT: Final = 10_000
+"""A snapshot of so many writers takes the loop 20 ms."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +62,17 @@ class OwnerConfig:
         64,
         "Streams that are closed side by side when the proxy stops",
     )
+    writers_max: AtLeastOne = setting(
+        "proxy.stream.writer.ids.max",
+        10_000,
+        "Writers with an id that a stream may have, up to 10,000; the first record of one more"
+        " gets OVER_CAPACITY",
+    )
+    writer_expiration_ms: AtLeastOne = setting(
+        "proxy.writer.id.expiration.ms",
+        86_400_000,
+        "Time without a record, by the stream's txids, after which a writer id is forgotten, in ms",
+    )
     records_soft_write: int = setting(
         "rpsSoftWriteLimit", -1, "Records a second of a stream, counted above; 0 or less: no limit"
     )
@@ -84,6 +99,8 @@ class OwnerConfig:
     )
 
     def __post_init__(self) -> None:
+        if self.writers_max > WRITERS_LIMIT:
+            raise ValueError(f"proxy.stream.writer.ids.max must be 1 to {WRITERS_LIMIT}")
         if 0 < self.service_timeout_ms <= self.claim_pause_ms:
             raise ValueError(
                 "server_service_timeout_ms must be 0 or above proxy.stream.claim.pause.ms"

@@ -29,6 +29,9 @@ class OwnerMetrics:
     soft_limit_exceeded_total: int = counter("requests above a soft limit; they were served")
     hard_limit_exceeded_total: int = counter("requests refused above a hard limit")
     too_many_streams_total: int = counter("requests refused for the number of streams")
+    resent_records_total: int = counter("records that their stream had already, by their number")
+    out_of_order_total: int = counter("requests refused for the number of their first record")
+    too_many_writers_total: int = counter("requests refused for the number of writer ids")
     claim_seconds: Histogram = histogram("time of a claim that succeeded", LATENCY_SECONDS)
     operation_seconds: Histogram = histogram(
         "time of an operation, queue included", LATENCY_SECONDS

@@ -1,12 +1,34 @@
 """What is asked of a stream, and what is answered. Pure values."""
 
 from dataclasses import dataclass, replace
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from tailrace.core.errors import CoreError, OwnershipAcquireFailed
 from tailrace.protocol.distributedlog.dlsn import DLSN
 from tailrace.proxy.owner.codes import StatusCode, status_code
 from tailrace.proxy.owner.location import ProxyLocation, parse_location
+
+WRITER_ID_BYTES_MAX: Final = 64
+
+
+class WriterSequence(NamedTuple):
+    """A writer that numbers its records, and the number of the first record of a request.
+
+    Those behind it count on; a record set has one number.
+    """
+
+    writer_id: bytes
+    """1 to 64 bytes, different for each writer."""
+    sequence: int
+    """From 0, below 2^63."""
+
+    def problem(self, count: int) -> str:
+        """Return why `count` records cannot have these numbers; "" if they can."""
+        if not 1 <= len(self.writer_id) <= WRITER_ID_BYTES_MAX:
+            return f"a writer id has 1 to {WRITER_ID_BYTES_MAX} bytes, not {len(self.writer_id)}"
+        if not 0 <= self.sequence < 2**63 - count:
+            return f"{self.sequence} is not a valid sequence: it begins with 0 and ends below 2^63"
+        return ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,6 +38,8 @@ class Write:
     payload: bytes
     values: int = 0
     """How many values the record set in the payload has; 0: it is none."""
+    writer: WriterSequence | None = None
+    """Who numbers it, so that a resend is known; None: it has no number."""
 
     @property
     def records(self) -> int:
@@ -65,6 +89,8 @@ class WriteBulk:
     """Records that follow each other. Source: BulkWriteOp."""
 
     payloads: tuple[bytes, ...]
+    writer: WriterSequence | None = None
+    """Who numbers them, and the number of the first; None: they have no numbers."""
     chain: WriteChain | None = None
     number: int = 0
     """Its place in the chain."""
@@ -116,9 +142,12 @@ class Answer:
     each: "tuple[Answer, ...]" = ()
     """With SUCCESS of a bulk: what became of each record, in order."""
     dlsns: tuple[DLSN, ...] = ()
-    """Of a bulk of a chain, with any code: where the records are before the first that failed."""
+    """Of a bulk of a chain, with any code: where the records are before the first that failed;
+    UNKNOWN_DLSN of a resent one whose position is not kept any more."""
 
 
+UNKNOWN_DLSN: Final = DLSN(0, 0, 0)
+"""No record's: segments are counted from 1."""
 SUCCESS: Final = Answer(StatusCode.SUCCESS)
 CHAIN_BROKEN: Final = Answer(
     StatusCode.WRITE_CANCELLED_EXCEPTION, "a record before it was not written"

@@ -11,7 +11,7 @@ Source: reference DistributedLog 9.2; StreamImpl.
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -19,19 +19,22 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from tailrace.core.errors import CoreError, OwnershipAcquireFailed
 from tailrace.core.log.writer import LogWriter
 from tailrace.core.runtime.tasks import Tasks
-from tailrace.protocol.distributedlog.record import record_parts
+from tailrace.protocol.distributedlog.record import RecordParts, record_parts
 from tailrace.protocol.ids import TxId
 from tailrace.proxy.owner.codes import StatusCode
 from tailrace.proxy.owner.context import OwnerContext, StreamHome
+from tailrace.proxy.owner.numbered_writes import NumberedWrites, Outcome, written_answer
 from tailrace.proxy.owner.operations import (
     CHAIN_BROKEN,
     SUCCESS,
+    UNKNOWN_DLSN,
     Answer,
     Heartbeat,
     Operation,
     Truncate,
     Write,
     WriteBulk,
+    WriterSequence,
     answer_of,
     break_chain,
     bulk_answer,
@@ -62,8 +65,15 @@ class _Unanswered(NamedTuple):
     began_s: float
 
 
-def _has_failed(done: "asyncio.Future[DLSN]") -> bool:
-    return done.cancelled() or done.exception() is not None
+def _is_done(outcome: Outcome) -> bool:
+    return isinstance(outcome, Answer) or outcome.done()
+
+
+def _has_failed(outcome: Outcome) -> bool:
+    """Tell whether a record is known not to be written, or perhaps not."""
+    if isinstance(outcome, Answer):
+        return outcome.code is not StatusCode.SUCCESS
+    return outcome.done() and (outcome.cancelled() or outcome.exception() is not None)
 
 
 class Stream:
@@ -84,6 +94,7 @@ class Stream:
         self._claiming: asyncio.Task[None] | None = None
         self._steps: set[asyncio.Task[None]] = set()
         """Operations that are tasks."""
+        self._numbered = NumberedWrites(config, context.metrics)
         self._log: Log | None = None
         self._writer: LogWriter | None = None
         self._is_idle = True
@@ -205,7 +216,8 @@ class Stream:
             context.metrics.claims_total += 1
             began_s = self._loop.time()
             self._log = await context.namespace.open_log(self.name)
-            self._writer = writer = await self._log.open_writer(self)
+            self._numbered.check_lock = self._log.check_lock
+            self._writer = writer = await self._log.open_writer(self, self._numbered.state)
         except CoreError as error:
             logger.info("stream_not_acquired stream=%s error=%r", self.name, error)
             self._give_up_claim(error)
@@ -251,13 +263,18 @@ class Stream:
 
     def _write(self, number: int, operation: Write, writer: LogWriter) -> None:
         self._is_idle = False
+        txid, payload = self._next_txid(writer), operation.payload
+        if operation.writer is not None:
+            record = record_parts(txid, (payload,), len(payload), operation.values)
+            self._write_numbered(number, operation.writer, [record], writer)
+            return
         try:
-            written = writer.write(self._next_txid(writer), operation.payload, operation.values)
+            written = writer.write(txid, payload, operation.values)
         except CoreError as error:
             self._answer(number, self._answer_of(error))
             self._end_if_dead(writer)
         else:
-            written.add_done_callback(lambda done: self._answer(number, self._written(done)))
+            written.add_done_callback(lambda _: self._answer_write(number, [written]))
 
     def _write_bulk(self, number: int, operation: WriteBulk, writer: LogWriter) -> None:
         chain = operation.chain
@@ -269,56 +286,98 @@ class Stream:
             return
         self._is_idle = False
         txid = self._next_txid(writer)
-        written = writer.append_many(
-            [record_parts(txid, (each,), len(each)) for each in operation.payloads]
-        )
-        if chain is not None:
-            if written[-1].done():  # at once: it was refused
-                chain.fail(operation.number)
-            self._await_chained(number, written)
-            self._end_if_dead(writer)
-            return
+        records = [record_parts(txid, (each,), len(each)) for each in operation.payloads]
+        outcomes: Answer | Sequence[Outcome]
+        if operation.writer is None:
+            outcomes = writer.append_many(records)
+        else:
+            outcomes = self._numbered.write(writer, operation.writer, records)
+        self._answer_bulk(number, operation, outcomes)
         self._end_if_dead(writer)
-        left = len(written)
+
+    def _write_numbered(
+        self, number: int, first: WriterSequence, records: list[RecordParts], writer: LogWriter
+    ) -> None:
+        outcomes = self._numbered.write(writer, first, records)
+        self._end_if_dead(writer)
+        if isinstance(outcomes, Answer):
+            self._answer(number, outcomes)
+        else:
+            self._answer_when_done(number, outcomes)
+
+    def _answer_when_done(self, number: int, outcomes: Sequence[Outcome]) -> None:
+        """Answer a write when there is an answer for each of its records."""
+        on_way = [each for each in outcomes if not isinstance(each, Answer)]
+        left = len(on_way)
+        if not left:
+            self._answer_write(number, outcomes)
 
         def on_done(_: "asyncio.Future[DLSN]") -> None:
             nonlocal left
             left -= 1
             if not left:
-                self._answer(number, bulk_answer(tuple(map(self._written, written))))
+                self._answer_write(number, outcomes)
 
-        for each in written:
+        for each in on_way:
             each.add_done_callback(on_done)
 
-    def _await_chained(self, number: int, written: "list[asyncio.Future[DLSN]]") -> None:
-        """Answer once all records of a bulk are done: what was taken is confirmed in its order."""
-        last_taken = next((each for each in reversed(written) if not each.done()), written[-1])
-        last_taken.add_done_callback(lambda _: self._answer(number, self._chained(written)))
+    def _answer_bulk(
+        self, number: int, operation: WriteBulk, outcomes: Answer | Sequence[Outcome]
+    ) -> None:
+        """Answer a bulk now, or when its records are done."""
+        if isinstance(outcomes, Answer):
+            self._answer(number, outcomes)
+        elif operation.chain is None:
+            self._answer_when_done(number, outcomes)
+        else:
+            if _has_failed(outcomes[-1]):  # at once: it was refused
+                operation.chain.fail(operation.number)
+            self._await_chained(number, outcomes)
 
-    def _chained(self, written: "list[asyncio.Future[DLSN]]") -> Answer:
+    def _await_chained(self, number: int, outcomes: Sequence[Outcome]) -> None:
+        """Answer once all records of a bulk are done: they are confirmed in their order."""
+        on_way = (each for each in reversed(outcomes) if not _is_done(each))
+        last = next(on_way, None)
+        if last is None or isinstance(last, Answer):
+            self._answer_write(number, outcomes)
+        else:
+            last.add_done_callback(lambda _: self._answer_write(number, outcomes))
+
+    def _chained(self, outcomes: Sequence[Outcome]) -> Answer:
         """Return the answer to such a bulk: behind a record that failed all have."""
-        if not _has_failed(written[-1]):
-            dlsns = tuple([each.result() for each in written])
-            return Answer(StatusCode.SUCCESS, dlsns=dlsns)
-        durable = [each.result() for each in written if not _has_failed(each)]
-        return replace(self._written(written[len(durable)]), dlsns=tuple(durable))
+        dlsns: list[DLSN] = []
+        for each in outcomes:
+            if isinstance(each, Answer) or _has_failed(each):
+                answer = self._outcome(each)
+                if answer.code is not StatusCode.SUCCESS:
+                    return replace(answer, dlsns=tuple(dlsns))
+                dlsns.append(answer.dlsn or UNKNOWN_DLSN)
+            else:
+                dlsns.append(each.result())
+        return Answer(StatusCode.SUCCESS, dlsns=tuple(dlsns))
+
+    def _outcome(self, outcome: Outcome) -> Answer:
+        if isinstance(outcome, Answer):
+            return outcome
+        return written_answer(outcome, self._context.location)
+
+    def _answer_write(self, number: int, outcomes: Sequence[Outcome]) -> None:
+        unanswered = self._unanswered.get(number)
+        if unanswered is None:
+            return
+        operation = unanswered.operation
+        if isinstance(operation, Write | WriteBulk) and operation.writer is not None:
+            self._numbered.settle(operation.writer.writer_id)
+        if isinstance(operation, WriteBulk) and operation.chain is not None:
+            self._answer(number, self._chained(outcomes))
+            return
+        each = tuple(map(self._outcome, outcomes))
+        self._answer(number, bulk_answer(each) if isinstance(operation, WriteBulk) else each[0])
 
     def _end_if_dead(self, writer: LogWriter) -> None:
         """Let the stream go if its writer was stopped without a word, as by its namespace."""
         if writer.error is not None:
             self._do(self._machine.on(StreamEvent.FAILED))
-
-    def _written(self, done: "asyncio.Future[DLSN]") -> Answer:
-        if done.cancelled():
-            return Answer(StatusCode.WRITE_CANCELLED_EXCEPTION, "the write was cancelled")
-        error = done.exception()
-        if error is None:
-            return Answer(StatusCode.SUCCESS, dlsn=done.result())
-        if isinstance(error, OwnershipAcquireFailed):  # FOUND would say: not written
-            return Answer(StatusCode.LOCKING_EXCEPTION, str(error))
-        if isinstance(error, CoreError):
-            return self._answer_of(error)
-        return Answer(StatusCode.UNEXPECTED, repr(error))
 
     def _heartbeat(self, number: int, operation: Heartbeat, writer: LogWriter) -> None:
         if not (operation.to_readers or self._is_idle):

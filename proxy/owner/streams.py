@@ -37,6 +37,7 @@ from tailrace.proxy.owner.operations import (
     Write,
     WriteBulk,
     WriteChain,
+    WriterSequence,
     answer_of,
     break_chain,
     is_own_lock,
@@ -84,16 +85,25 @@ class Streams:
     # ------------------------------------------------------------------ requests
 
     def write(
-        self, stream: str, payload: bytes, *, is_record_set: bool = False
+        self,
+        stream: str,
+        payload: bytes,
+        *,
+        is_record_set: bool = False,
+        writer: WriterSequence | None = None,
     ) -> "asyncio.Future[Answer]":
         """Write a record, or the values of a record set; answer with its DLSN once it is durable.
 
         Order is that of the calls. `is_record_set`: the payload is DistributedLog's record set.
+        `writer`: its number; a record whose number the stream has is not written again, and the
+        answer is the first one's: SUCCESS with its DLSN, without it if many came since.
         Shape: SUCCESS with the DLSN, of a set that of its first value. Nothing was written with
         FOUND (at `location`), OVER_CAPACITY, TOO_MANY_STREAMS, SERVICE_UNAVAILABLE,
-        TOO_LARGE_RECORD, REQUEST_DENIED (the set does not decode), END_OF_STREAM, LOG_NOT_FOUND,
-        INVALID_STREAM_NAME, WRITE_CANCELLED_EXCEPTION. With any other code the record is in the
-        log or is not; writing it again may write it twice.
+        TOO_LARGE_RECORD, REQUEST_DENIED (the set does not decode, the writer is not valid),
+        END_OF_STREAM, LOG_NOT_FOUND, INVALID_STREAM_NAME, WRITE_CANCELLED_EXCEPTION,
+        TRANSACTION_OUT_OF_ORDER (numbers before it are missing; an unknown writer begins with 0).
+        With any other code the record is in the log or is not; writing it again with its number is
+        right, without one may write it twice.
         Errors: none. Cancel: only the waiting ends.
         Cost: as `Stream.submit`; a record set is decoded once.
         Source: DistributedLogServiceImpl.writeWithContext.
@@ -106,24 +116,33 @@ class Streams:
                 return self._answered(Answer(StatusCode.REQUEST_DENIED, str(error)))
             if not values:
                 return self._answered(Answer(StatusCode.REQUEST_DENIED, "an empty record set"))
-        return self._submit(stream, Write(payload, values))
+        return self._submit_write(stream, Write(payload, values, writer), 1)
 
     def write_bulk(
-        self, stream: str, payloads: Sequence[bytes], *, chain: WriteChain | None = None
+        self,
+        stream: str,
+        payloads: Sequence[bytes],
+        *,
+        writer: WriterSequence | None = None,
+        chain: WriteChain | None = None,
     ) -> "asyncio.Future[Answer]":
         """Write records that follow each other; answer with what became of each, in `each`.
 
+        `writer`: the number of the first; of those that the stream has each gets its first answer.
         `chain`: of bulks in flight together; behind one that fails none is written. Then the answer
         is the first failure's, with `dlsns` of the records before it, and `each` is empty.
         Shape: SUCCESS with one answer a record, in order; the first that is refused has its code,
-        those behind it WRITE_CANCELLED_EXCEPTION. An ownership that is lost is the code of all.
+        those behind it WRITE_CANCELLED_EXCEPTION. An ownership that is lost, and numbers that leave
+        a gap, are the code of all.
         Errors, cancel, cost: as `write`. Source: DistributedLogServiceImpl.writeBulkWithContext.
         """
         if chain is None:
-            return self._submit(stream, WriteBulk(tuple(payloads)))
-        if chain.is_broken:
+            bulk = WriteBulk(tuple(payloads), writer)
+        elif chain.is_broken:
             return self._answered(CHAIN_BROKEN)
-        return self._submit(stream, WriteBulk(tuple(payloads), chain, chain.take()))
+        else:
+            bulk = WriteBulk(tuple(payloads), writer, chain, chain.take())
+        return self._submit_write(stream, bulk, len(payloads))
 
     def truncate(self, stream: str, before: DLSN) -> "asyncio.Future[Answer]":
         """Give up every durable record before a position. Idempotent.
@@ -282,6 +301,16 @@ class Streams:
         tell(_OWNER, self._events.on_released, stream)
 
     # ------------------------------------------------------------------ inside
+
+    def _submit_write(
+        self, name: str, operation: Write | WriteBulk, count: int
+    ) -> "asyncio.Future[Answer]":
+        problem = "" if operation.writer is None else operation.writer.problem(count)
+        if problem:
+            refusal = Answer(StatusCode.REQUEST_DENIED, problem)
+            break_chain(operation, refusal)
+            return self._answered(refusal)
+        return self._submit(name, operation)
 
     def _submit(self, name: str, operation: Operation) -> "asyncio.Future[Answer]":
         now_s, stream = self._now_s(), self._cached.get(name)

@@ -18,8 +18,6 @@ from collections.abc import Container, Iterable, Iterator
 from ipaddress import AddressValueError, IPv4Address, IPv6Address
 from typing import Final, NamedTuple
 
-import numpy as np
-
 try:  # hashlib's is OpenSSL's: twice the time for so short a text, and refused under FIPS
     from _md5 import md5  # type: ignore[import-not-found]
 except ImportError:
@@ -118,6 +116,8 @@ class Ring:
         }
         self.addresses = frozenset(at.host for at in self.hosts)
         self._addresses = sorted(self.addresses)
+        import numpy as np  # 0.2 s and a thread, which proxies save: clients have rings
+
         points = np.frombuffer(b"".join(self._points_of.values()), "<i8")
         # Two shards with one point: the lower shard comes first, for every client.
         order = np.argsort(points, kind="stable")

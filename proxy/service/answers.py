@@ -6,11 +6,12 @@ from tailrace.protocol.distributedlog.dlsn import DLSN
 from tailrace.protocol.proxy.common_pb2 import Dlsn, ResponseHeader
 from tailrace.protocol.proxy.write_proxy_pb2 import (
     WriteBulkResponse,
+    WriteContext,
     WriteResponse,
     WriteStreamResponse,
 )
 from tailrace.protocol.varint import write_unsigned
-from tailrace.proxy.owner.operations import Answer
+from tailrace.proxy.owner.operations import Answer, WriterSequence
 
 _LENGTH_DELIMITED: Final = 2
 _DLSNS_TAG: Final = write_unsigned(
@@ -32,6 +33,13 @@ def dlsn_message(dlsn: DLSN) -> Dlsn:
 def dlsn_of(message: Dlsn) -> DLSN:
     """Return the position that a message names; whether there can be such a one is not checked."""
     return DLSN(message.log_segment_sequence_number, message.entry_id, message.slot_id)
+
+
+def writer_of(context: WriteContext) -> WriterSequence | None:
+    """Return the writer and the number of its request; None: it has no number."""
+    if not context.HasField("writer"):
+        return None
+    return WriterSequence(context.writer.writer_id, context.writer.sequence)
 
 
 def write_response(answer: Answer) -> WriteResponse:

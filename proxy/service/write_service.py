@@ -1,6 +1,6 @@
 """What `WriteProxy` answers: each rpc checks its request and asks the proxy's streams.
 
-    request -> refusal (writer id, name, checksum, reserved stream) -> Streams -> Answer -> response
+    request -> refusal (name, checksum, reserved stream) -> Streams -> Answer -> response
 
 Source: reference DistributedLog 9.1; DistributedLogServiceImpl.
 """
@@ -34,7 +34,7 @@ from tailrace.proxy.owner.codes import StatusCode
 from tailrace.proxy.owner.location import ProxyLocation
 from tailrace.proxy.owner.operations import Answer, answer_of
 from tailrace.proxy.owner.streams import Streams
-from tailrace.proxy.service.answers import bulk_response, dlsn_of, write_response
+from tailrace.proxy.service.answers import bulk_response, dlsn_of, write_response, writer_of
 from tailrace.proxy.service.config import WriteServiceConfig
 from tailrace.proxy.service.invalid import InvalidRequest
 from tailrace.proxy.service.write_stream import WriteCall
@@ -125,9 +125,11 @@ class WriteService:
             refusal = set_refusal(payload, self._config.set_records_max)
             if refusal is not None:
                 return write_response(refusal)
-        return write_response(
-            await self._streams.write(request.stream, payload, is_record_set=is_record_set)
+        writer = writer_of(request.context)
+        written = self._streams.write(
+            request.stream, payload, is_record_set=is_record_set, writer=writer
         )
+        return write_response(await written)
 
     async def write_bulk(self, request: WriteBulkRequest) -> WriteBulkResponse:
         """Write several records; the answer says what became of each.
@@ -141,7 +143,9 @@ class WriteService:
             payloads = tuple(request.payloads)
             refusal = await self._refusal_of_all(request.stream, request.context, *payloads)
             if refusal is None:
-                return bulk_response(await self._streams.write_bulk(request.stream, payloads))
+                writer = writer_of(request.context)
+                written = self._streams.write_bulk(request.stream, payloads, writer=writer)
+                return bulk_response(await written)
         return bulk_response(refusal)
 
     def write_stream(
@@ -214,8 +218,6 @@ class WriteService:
 
     def refusal(self, stream: str, context: WriteContext, *payloads: "Buffer") -> Answer | None:
         """Return why a request is refused before its stream hears of it; None: it is not."""
-        if context.HasField("writer"):
-            return Answer(StatusCode.NOT_IMPLEMENTED, "this proxy keeps no sequences of writers")
         refusal = self._refusal_of_name(stream)
         if refusal is None and context.HasField("crc32"):
             refusal = checksum_refusal(context.crc32, stream, *payloads)

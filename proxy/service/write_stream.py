@@ -20,9 +20,9 @@ from tailrace.protocol.proxy.write_proxy_pb2 import (
     WriteStreamResponse,
 )
 from tailrace.proxy.owner.codes import StatusCode
-from tailrace.proxy.owner.operations import Answer, WriteChain
+from tailrace.proxy.owner.operations import Answer, WriteChain, WriterSequence
 from tailrace.proxy.owner.streams import Streams
-from tailrace.proxy.service.answers import header_of, stream_response
+from tailrace.proxy.service.answers import header_of, stream_response, writer_of
 from tailrace.proxy.service.config import WriteServiceConfig
 from tailrace.proxy.service.invalid import InvalidRequest
 
@@ -55,6 +55,8 @@ class WriteCall:
         self._streams = streams
         self._config = config
         self._stream = ""
+        self._writer: WriterSequence | None = None
+        """The number of the next record, if they have numbers."""
         self._last_id = 0
         self._chain = WriteChain()
         self._asked: deque[_Asked] = deque()
@@ -101,7 +103,11 @@ class WriteCall:
         context = first.open.context
         if context.is_record_set:
             raise InvalidRequest("`is_record_set` is of Write: here each payload is a record")
+        self._writer = writer_of(context)
         refusal = self._service.refusal(self._stream, context)
+        problem = "" if self._writer is None else self._writer.problem(0)
+        if problem:
+            refusal = Answer(StatusCode.REQUEST_DENIED, problem)
         if refusal is None:
             refusal = await self._service.refusal_of_stream(self._stream)
         return await self._streams.heartbeat(self._stream) if refusal is None else refusal
@@ -145,7 +151,11 @@ class WriteCall:
             answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
             answer.set_result(refusal)
         else:
-            answer = self._streams.write_bulk(self._stream, payloads, chain=self._chain)
+            answer = self._streams.write_bulk(
+                self._stream, payloads, writer=self._writer, chain=self._chain
+            )
+            if self._writer is not None:
+                self._writer = self._writer._replace(sequence=self._writer.sequence + count)
         asked = _Asked(records.id, count, sum(map(len, payloads)), answer)
         self._records += asked.records
         self._bytes += asked.size_bytes

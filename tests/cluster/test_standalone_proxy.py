@@ -8,9 +8,10 @@ from pathlib import Path
 from confluent_kafka import Consumer, Producer
 
 from tailrace.protocol.proxy.common_pb2 import REQUEST_DENIED, SUCCESS
+from tailrace.protocol.proxy.read_proxy_pb2 import ReadRequest
 from tailrace.protocol.proxy.write_proxy_pb2 import StreamRequest, WriteRequest
 from tests.process import TailraceProcess
-from tests.proxy_client import calls, opening, records
+from tests.proxy_client import READ_PROXY, ProxyCalls, calls, opening, records
 
 ENABLED = ("--set", "proxy.enable=true", "--set", "proxy.listener=127.0.0.1:0")
 WITHIN_S = 60
@@ -24,7 +25,13 @@ def test_thin_clients_write_streams_and_no_partitions(
     producer.produce("t", b"of Kafka")
     assert producer.flush(30) == 0
 
-    async def story(first: bytes) -> None:
+    async def read(reads: ProxyCalls, stream: str, count: int) -> list[bytes]:
+        request = ReadRequest(stream=stream, records_max=count, tail=True)
+        answers = [each async for each in reads.stream("read", request)]
+        assert {each.header.code for each in answers} == {SUCCESS}
+        return [record.payload for each in answers for record in each.records]
+
+    async def story(first: bytes, runs: int) -> None:
         (at,) = re.findall(r"^proxy: grpc=(\S+)$", broker.output, re.MULTILINE)
         async with asyncio.timeout(WITHIN_S), calls(at) as ask:
             if first == b"a":
@@ -44,12 +51,17 @@ def test_thin_clients_write_streams_and_no_partitions(
                 ]
                 assert {each.header.code for each in denied} == {REQUEST_DENIED}
                 assert "Kafka's clients write it" in denied[0].header.error
+            async with calls(at, READ_PROXY) as reads:
+                written = [b"a", b"b", b"c", b"d", b"b", b"c"][: 3 * runs]
+                assert await read(reads, "s-0", len(written)) == written
+                (batch,) = await read(reads, "t-0", 1)
+                assert b"of Kafka" in batch
 
-    asyncio.run(story(b"a"))
+    asyncio.run(story(b"a", 1))
     broker.kill()
     broker.lines.clear()
     broker.restart()
-    asyncio.run(story(b"d"))
+    asyncio.run(story(b"d", 2))
     consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "g"})
     consumer.subscribe(["t"])
     consumer.close()

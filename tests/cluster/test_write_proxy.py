@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable, Coroutine, Iterator
 from itertools import count
 from typing import Any, Final, TypeVar, cast
+from urllib.request import urlopen
 
 import grpc
 import pytest
@@ -16,11 +17,13 @@ from tailrace.protocol.proxy.common_pb2 import (
     STREAM_UNAVAILABLE,
     SUCCESS,
 )
+from tailrace.protocol.proxy.read_proxy_pb2 import ReadRequest
 from tailrace.protocol.proxy.write_proxy_pb2 import StreamRequest, WriteRequest, WriteResponse
 from tests.cluster.load import TOPIC, create_topic
 from tests.cluster.three_bookies import SESSION_MS, ThreeBookies
-from tests.proxy_client import ProxyCalls, calls, opening, records
-from tests.proxy_process import WriteProxyUnderTest
+from tests.ports import free_port
+from tests.proxy_client import READ_PROXY, ProxyCalls, calls, opening, records
+from tests.proxy_process import ReadProxyUnderTest, WriteProxyUnderTest
 from tests.zookeeper import ZooKeeperServer
 
 T = TypeVar("T")
@@ -78,6 +81,12 @@ async def taken_over(ask: ProxyCalls, request: Any) -> WriteResponse:
         await asyncio.sleep(RETRY_S)
 
 
+def get(url: str) -> str:
+    with urlopen(url, timeout=STORY_WITHIN_S) as answer:
+        text: str = answer.read().decode()
+        return text
+
+
 def payloads_of(namespace: str, stream: str) -> list[bytes]:
     """Return what a process with a core of its own reads."""
     with sync.open_namespace(namespace) as opened, opened.open_log(stream).open_reader() as reader:
@@ -87,7 +96,9 @@ def payloads_of(namespace: str, stream: str) -> list[bytes]:
 def test_a_stream_has_one_owner_and_the_others_say_where(
     cluster: ThreeBookies, proxy: Callable[..., WriteProxyUnderTest]
 ) -> None:
-    one, two = proxy().start(), proxy().start()
+    port = free_port()
+    http = ("--set", "httpServerEnabled=true", "--set", f"httpServerPort={port}")
+    one, two = proxy(*http).start(), proxy().start()
 
     async def story() -> None:
         async with calls(one.at) as ask, calls(two.at) as other:
@@ -99,6 +110,8 @@ def test_a_stream_has_one_owner_and_the_others_say_where(
             requests = [opening("s"), records(1, [b"b", b"c"]), records(2, [b"d"])]
             answers = [each async for each in ask.stream("write_stream", requests)]
             assert [(each.id, len(each.dlsns)) for each in answers] == [(0, 0), (1, 2), (2, 1)]
+            metrics = await asyncio.to_thread(get, f"http://127.0.0.1:{port}/metrics")
+            assert "proxy_streams_acquired 1.0" in metrics
             assert one.stop() == 0
             await taken_over(other, request)
 
@@ -135,6 +148,30 @@ class Writer:
                     continue
             self._proxies = self._proxies[::-1]
             await asyncio.sleep(RETRY_S)
+
+
+def test_a_read_proxy_tells_what_a_write_proxy_wrote(
+    cluster: ThreeBookies, proxy: Callable[..., WriteProxyUnderTest]
+) -> None:
+    one = proxy().start()
+    other = ReadProxyUnderTest(cluster.metadata, cluster.namespace, 0).start()
+
+    async def story() -> None:
+        async with calls(one.at) as ask, calls(other.at, READ_PROXY) as reads:
+            await ask("create", StreamRequest(stream="read"))
+            call = reads.stream("read", ReadRequest(stream="read", tail=True, records_max=2))
+            for payload in (b"a", b"b"):
+                header = (await ask("write", WriteRequest(stream="read", payload=payload))).header
+                assert header.code == SUCCESS
+            found = [record.payload async for each in call for record in each.records]
+            assert found == [b"a", b"b"]
+
+    try:
+        run(story)
+        assert other.stop() == one.stop() == 0
+        assert "Traceback" not in other.output
+    finally:
+        other.close()
 
 
 def test_another_proxy_takes_over_from_one_that_is_killed(
@@ -230,6 +267,35 @@ def test_a_restarted_proxy_waits_for_its_former_session(
     assert "lock_of_this_proxy" in one.output
     assert one.stop() == 0
     assert payloads_of(cluster.namespace, "restarted") == [b"a", b"a"]
+
+
+def test_of_two_proxies_with_one_location_the_second_ends(
+    cluster: ThreeBookies, proxy: Callable[..., WriteProxyUnderTest]
+) -> None:
+    one = proxy().start()
+    assert one.told == one.at
+    two = proxy("--advertise", one.at, "--shard", "0").start()
+    assert two.told == one.at
+    request = WriteRequest(stream="contested", payload=b"a")
+
+    async def story() -> None:
+        async with calls(one.at) as ask, calls(two.at) as other:
+            await ask("create", StreamRequest(stream="contested"))
+            assert (await ask("write", request)).header.code == SUCCESS
+            while two.is_running:
+                try:
+                    header = (await other("write", request)).header
+                except grpc.aio.AioRpcError:
+                    break
+                assert header.code in (STREAM_UNAVAILABLE, SERVICE_UNAVAILABLE), header
+                await asyncio.sleep(RETRY_S)
+            assert (await ask("write", request)).header.code == SUCCESS
+
+    run(story)
+    assert two.end(None) == 1
+    assert "location_in_use stream=contested" in two.output
+    assert one.stop() == 0
+    assert payloads_of(cluster.namespace, "contested") == [b"a", b"a"]
 
 
 def test_a_topics_partitions_are_left_to_kafkas_clients(

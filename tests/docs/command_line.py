@@ -15,7 +15,7 @@ from tailrace.tools.main import app
 
 SERVERS: Final = frozenset({"start", "broker", "bookie", "autorecovery"})
 """Commands that run until they are stopped, if no command of their group is named."""
-_SERVERS_IN_GROUPS: Final = frozenset({("proxy", "write")})
+_SERVERS_IN_GROUPS: Final = frozenset({("proxy", "write"), ("proxy", "read")})
 """And those that are commands of a group."""
 _REFUSED: Final = re.compile(r"[$`*;<>()]|&&|\|\|")
 

@@ -7,70 +7,86 @@ import typer
 
 from tailrace.core.runtime.collector import loading_modules
 from tailrace.core.runtime.config import Assignment
-from tailrace.processes.proxy_address import PROXY_PORT
-from tailrace.processes.proxy_config import ProxyProcessConfig
+from tailrace.processes.proxy_address import PROXY_PORT, READ_PROXY_PORT
+from tailrace.processes.proxy_config import ReadProxyConfig, WriteProxyConfig
 from tailrace.tools.endpoints import parse_endpoint
 from tailrace.tools.options import Assignments, ConfigFile, ConfigJson, ShowConfig
 from tailrace.tools.settings import load_settings_of, show_settings
 
 app = typer.Typer(add_completion=False, no_args_is_help=True)
 
+Metadata = Annotated[
+    str | None,
+    typer.Option(
+        "--metadata",
+        "-m",
+        metavar="URI",
+        envvar="TAILRACE_METADATA",
+        help="zk://HOST:PORT,HOST:PORT/ledgers: the bookies' cluster.",
+    ),
+]
+Namespace = Annotated[
+    str | None,
+    typer.Option(
+        "--namespace",
+        "-n",
+        metavar="URI",
+        envvar="TAILRACE_NAMESPACE",
+        help="distributedlog://HOST:PORT/messaging/NAME: the streams to serve.",
+    ),
+]
+_LISTEN_HELP = "Where to listen; port 0 picks a free one."
+WriteListen = Annotated[
+    str | None,
+    typer.Option(
+        "--listen",
+        metavar="HOST:PORT",
+        help=_LISTEN_HELP,
+        show_default=f"127.0.0.1:{PROXY_PORT}",
+    ),
+]
+ReadListen = Annotated[
+    str | None,
+    typer.Option(
+        "--listen",
+        metavar="HOST:PORT",
+        help=_LISTEN_HELP,
+        show_default=f"127.0.0.1:{READ_PROXY_PORT}",
+    ),
+]
+AdvertiseTo = Annotated[
+    str | None,
+    typer.Option(
+        "--advertise",
+        metavar="HOST:PORT",
+        help="Where clients connect to.",
+        show_default="where it listens",
+    ),
+]
+Shard = Annotated[
+    int | None,
+    typer.Option(
+        "--shard",
+        metavar="N",
+        min=0,
+        help="The proxy's place among the proxies of its kind; each has its own.",
+        show_default="0",
+    ),
+]
+
 
 @app.callback()
 def _main() -> None:
-    """Run proxies: they own log streams and write them for many clients."""
+    """Run proxies: log streams for many thin clients, over gRPC."""
 
 
 @app.command()
 def write(
-    metadata: Annotated[
-        str | None,
-        typer.Option(
-            "--metadata",
-            "-m",
-            metavar="URI",
-            envvar="TAILRACE_METADATA",
-            help="zk://HOST:PORT,HOST:PORT/ledgers: the bookies' cluster.",
-        ),
-    ] = None,
-    namespace: Annotated[
-        str | None,
-        typer.Option(
-            "--namespace",
-            "-n",
-            metavar="URI",
-            envvar="TAILRACE_NAMESPACE",
-            help="distributedlog://HOST:PORT/messaging/NAME: the streams to serve.",
-        ),
-    ] = None,
-    listen: Annotated[
-        str | None,
-        typer.Option(
-            "--listen",
-            metavar="HOST:PORT",
-            help="Where to listen; port 0 picks a free one.",
-            show_default=f"127.0.0.1:{PROXY_PORT}",
-        ),
-    ] = None,
-    advertise: Annotated[
-        str | None,
-        typer.Option(
-            "--advertise",
-            metavar="HOST:PORT",
-            help="Where clients connect to.",
-            show_default="where it listens",
-        ),
-    ] = None,
-    shard: Annotated[
-        int | None,
-        typer.Option(
-            "--shard",
-            metavar="N",
-            min=0,
-            help="The proxy's place among the proxies; each has its own.",
-            show_default="0",
-        ),
-    ] = None,
+    metadata: Metadata = None,
+    namespace: Namespace = None,
+    listen: WriteListen = None,
+    advertise: AdvertiseTo = None,
+    shard: Shard = None,
     config: ConfigFile = None,
     assignments: Assignments = None,
     show_config: ShowConfig = False,
@@ -83,33 +99,69 @@ def write(
     the cluster's ledgers. It prints `ready: proxy=HOST:PORT` once the first request would be
     answered. SIGTERM has it complete its streams and hand them on first.
     """
-    options = _options(
-        {
-            "metadataServiceUri": ("--metadata", metadata),
-            "namespaceUri": ("--namespace", namespace),
-            "proxy.listener": ("--listen", _address(listen, "--listen")),
-            "proxy.advertised.listener": ("--advertise", _address(advertise, "--advertise")),
-            "proxy.shard": ("--shard", shard),
-        }
-    )
+    options = _options(metadata, namespace, listen, advertise, shard, PROXY_PORT)
     loaded = load_settings_of(
-        ProxyProcessConfig, "tailrace proxy write", config, assignments or (), options
+        WriteProxyConfig, "tailrace proxy write", config, assignments or (), options
     )
     if show_config:
         show_settings(loaded, as_json=as_json)
         return
     with loading_modules():
-        from tailrace.processes.proxy import run
+        from tailrace.processes.proxy import run_write
 
-    sys.exit(run(loaded.config))
-
-
-def _address(text: str | None, option: str) -> str | None:
-    """Return HOST:PORT; the port may be left out. Errors: CliError."""
-    return None if text is None else str(parse_endpoint(text, option, PROXY_PORT))
+    sys.exit(run_write(loaded.config))
 
 
-def _options(given: dict[str, tuple[str, str | int | None]]) -> list[Assignment]:
+@app.command()
+def read(
+    metadata: Metadata = None,
+    namespace: Namespace = None,
+    listen: ReadListen = None,
+    advertise: AdvertiseTo = None,
+    shard: Shard = None,
+    config: ConfigFile = None,
+    assignments: Assignments = None,
+    show_config: ShowConfig = False,
+    as_json: ConfigJson = False,
+) -> None:
+    """Run a read proxy until SIGTERM or Ctrl-C: it reads bookies once for all its readers.
+
+    Settings come as those of `proxy write`. It prints `ready: proxy=HOST:PORT` once the first
+    request would be answered.
+    """
+    options = _options(metadata, namespace, listen, advertise, shard, READ_PROXY_PORT)
+    loaded = load_settings_of(
+        ReadProxyConfig, "tailrace proxy read", config, assignments or (), options
+    )
+    if show_config:
+        show_settings(loaded, as_json=as_json)
+        return
+    with loading_modules():
+        from tailrace.processes.proxy import run_read
+
+    sys.exit(run_read(loaded.config))
+
+
+def _options(
+    metadata: str | None,
+    namespace: str | None,
+    listen: str | None,
+    advertise: str | None,
+    shard: int | None,
+    port: int,
+) -> list[Assignment]:
+    """Return what the options set. Errors: CliError for an address."""
+
+    def address(text: str | None, option: str) -> str | None:
+        return None if text is None else str(parse_endpoint(text, option, port))
+
+    given: dict[str, tuple[str, str | int | None]] = {
+        "metadataServiceUri": ("--metadata", metadata),
+        "namespaceUri": ("--namespace", namespace),
+        "proxy.listener": ("--listen", address(listen, "--listen")),
+        "proxy.advertised.listener": ("--advertise", address(advertise, "--advertise")),
+        "proxy.shard": ("--shard", shard),
+    }
     return [
         Assignment(key, value, f"{option} {value}")
         for key, (option, value) in given.items()

@@ -12,9 +12,9 @@ from tailrace.core.metadata.sqlite import SqliteStore
 from tailrace.core.metadata.store import SessionEvent
 from tailrace.core.runtime.clock import ManualClock
 from tailrace.processes.proxy_address import ProxyAddressConfig
-from tailrace.processes.proxy_config import ProxyProcessConfig
+from tailrace.processes.proxy_config import WriteProxyConfig
 from tailrace.processes.proxy_locks import OwnLocks
-from tailrace.processes.topic_streams import KEPT_S, TopicStreams
+from tailrace.processes.topic_streams import KEPT_S, TopicStreams, log_of
 
 
 class Session:
@@ -75,6 +75,20 @@ def test_streams_of_topics_are_kafkas(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("stream", "log"),
+    [
+        ("t-0", "t-0"),
+        (".t-0", "%2Et-0"),
+        (".t", ".t"),
+        ("s", "s"),
+        (".write_proxy", ".write_proxy"),
+    ],
+)
+def test_a_reader_names_a_partition_by_its_topic(stream: str, log: str) -> None:
+    assert log_of(stream) == log
+
+
+@pytest.mark.parametrize(
     ("listener", "advertised", "told"),
     [
         ("127.0.0.1:0", "", "127.0.0.1:77"),
@@ -118,4 +132,4 @@ def test_an_address_that_none_can_use_is_refused(
 )
 def test_settings_that_contradict_themselves(given: dict[str, Any], words: str) -> None:
     with pytest.raises(ValueError, match=words):
-        ProxyProcessConfig(**given)
+        WriteProxyConfig(**given)

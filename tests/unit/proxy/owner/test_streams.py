@@ -440,6 +440,11 @@ def test_a_timeout_that_the_pause_between_claims_would_reach_is_refused() -> Non
     assert OwnerConfig(service_timeout_ms=1000, claim_pause_ms=999).service_timeout_ms == 1000
 
 
+def test_more_writer_ids_than_a_snapshot_may_have_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"proxy\.stream\.writer\.ids\.max"):
+        OwnerConfig(writers_max=10_001)
+
+
 def test_numbers_move(run: Run) -> None:
     async def story(world: ProxyWorld) -> None:
         await new_stream(world)

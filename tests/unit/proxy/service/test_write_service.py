@@ -176,10 +176,35 @@ def test_what_is_too_much_or_not_there_is_refused(run: Run) -> None:
         for dlsn in (None, Dlsn(log_segment_sequence_number=1, entry_id=-1)):
             with pytest.raises(InvalidRequest, match="dlsn"):
                 await service.truncate(TruncateRequest(stream="s", dlsn=dlsn))
-        writer = WriteContext(writer=WriterSequence(writer_id=b"w"))
+        writer = WriteContext(writer=WriterSequence(writer_id=b"w" * 65))
         answer = await service.write(WriteRequest(stream="s", payload=b"a", context=writer))
-        assert answer.header.code == StatusCode.NOT_IMPLEMENTED
+        assert answer.header.code == StatusCode.REQUEST_DENIED
         assert await payloads_of(world) == []
+
+    run(story)
+
+
+def test_a_numbered_record_is_written_once(run: Run) -> None:
+    async def story(world: ProxyWorld) -> None:
+        await new_stream(world)
+        proxy = Proxy(world, 1)
+        service = service_of(proxy)
+
+        def numbered(number: int) -> WriteContext:
+            return WriteContext(writer=WriterSequence(writer_id=b"w", sequence=number))
+
+        one = WriteRequest(stream="s", payload=b"a", context=numbered(0))
+        answers = [await service.write(one) for _ in range(2)]
+        assert answers[0] == answers[1]
+        bulk = WriteBulkRequest(stream="s", payloads=[b"b", b"c"], context=numbered(1))
+        both = [await service.write_bulk(bulk) for _ in range(2)]
+        assert both[0] == both[1]
+        assert [each.header.code for each in both[0].responses] == [200, 200]
+        gap = WriteRequest(stream="s", payload=b"d", context=numbered(4))
+        answer = await service.write(gap)
+        assert answer.header.code == StatusCode.TRANSACTION_OUT_OF_ORDER
+        await proxy.streams.close()
+        assert await payloads_of(world) == [b"a", b"b", b"c"]
 
     run(story)
 

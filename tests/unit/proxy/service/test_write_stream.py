@@ -15,9 +15,13 @@ from tailrace.protocol.bookkeeper.messages import StatusCode as BookieCode
 from tailrace.protocol.distributedlog.dlsn import DLSN
 from tailrace.protocol.proxy.checksum import request_checksum
 from tailrace.protocol.proxy.common_pb2 import Dlsn, ResponseHeader
-from tailrace.protocol.proxy.write_proxy_pb2 import WriteStreamRequest, WriteStreamResponse
+from tailrace.protocol.proxy.write_proxy_pb2 import (
+    WriterSequence,
+    WriteStreamRequest,
+    WriteStreamResponse,
+)
 from tailrace.proxy.owner.codes import StatusCode
-from tailrace.proxy.owner.operations import Answer, WriteChain
+from tailrace.proxy.owner.operations import UNKNOWN_DLSN, Answer, WriteChain
 from tailrace.proxy.service.answers import stream_response
 from tailrace.proxy.service.invalid import InvalidRequest
 from tests.proxy_client import opening, records
@@ -246,6 +250,35 @@ def test_a_call_that_is_cancelled_leaves_nothing_running(run: Run, answers: int)
         assert asyncio.all_tasks() == before
 
     run(story)
+
+
+def test_a_numbered_call_that_is_repeated_writes_what_is_new(run: Run) -> None:
+    async def story(world: ProxyWorld) -> None:
+        await new_stream(world)
+        proxy = Proxy(world, 1)
+        writer = WriterSequence(writer_id=b"w")
+        first = [records(1, [b"a", b"b"]), records(2, [b"c"])]
+        once = await answers_to(service_of(proxy), opening("s", writer=writer), *first)
+        again = [*first, records(3, [b"d"])]
+        twice = await answers_to(service_of(proxy), opening("s", writer=writer), *again)
+        assert twice[:-1] == once
+        gap = opening("s", writer=WriterSequence(writer_id=b"w", sequence=7))
+        answers = await answers_to(service_of(proxy), gap, records(1, [b"e"]), records(2, [b"f"]))
+        assert told(answers) == [(0, 200, 0), (1, StatusCode.TRANSACTION_OUT_OF_ORDER, 0)]
+        denied = opening("s", writer=WriterSequence())
+        answers = await answers_to(service_of(proxy), denied, records(1, [b"e"]))
+        assert told(answers) == [(0, StatusCode.REQUEST_DENIED, 0)]
+        await proxy.streams.close()
+        assert await payloads_of(world) == [b"a", b"b", b"c", b"d"]
+
+    run(story)
+
+
+def test_a_position_that_is_not_kept_is_empty() -> None:
+    answer = Answer(StatusCode.SUCCESS, dlsns=(UNKNOWN_DLSN, DLSN(1, 2, 3)))
+    first, second = WriteStreamResponse.FromString(stream_response(1, answer)).dlsns
+    assert first == Dlsn()
+    assert second.slot_id == 3
 
 
 @pytest.mark.parametrize(
