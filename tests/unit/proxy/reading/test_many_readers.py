@@ -106,6 +106,44 @@ def test_stopped_reader_holds_nothing_but_its_cursor(tmp_path: Path) -> None:
     run(tmp_path, story)
 
 
+@pytest.mark.parametrize("rolls", [False, True])
+def test_places_that_meet_go_on_as_one(tmp_path: Path, rolls: bool) -> None:
+    """Also where one ends at the end of a segment and the other began in the next one."""
+
+    async def story(world: ProxyWorld) -> None:
+        _, writer = await writing(world, control_flush_ms=10)
+        await write_entries(writer, range(100))
+        await writer.commit()
+        proxy = service(world)
+        tailing = Reader(proxy, request(LATEST))
+        await tailing.step()
+        if rolls:
+            await writer.roll()
+        behind = Reader(proxy, request())
+        reading = asyncio.create_task(behind.until(102))
+        await asyncio.sleep(2)
+        for txid in (100, 101):
+            await write_entries(writer, range(txid, txid + 1))
+            await tailing.until(txid - 99)
+        await reading
+        assert behind.txids == list(range(102))
+        assert proxy.metrics.merged_feeds_total == 1
+        assert proxy.metrics.encoded_records_total == 102
+        await asyncio.sleep(3)
+        waiting = [asyncio.create_task(each.step()) for each in (tailing, behind)]
+        await asyncio.sleep(7)
+        assert proxy.metrics.feeds == 1
+        await write(writer, 102)
+        await asyncio.gather(*waiting)
+        assert tailing.txids[-1] == behind.txids[-1] == 102
+        for each in (tailing, behind):
+            await each.close()
+        await writer.close()
+        await proxy.close()
+
+    run(tmp_path, story)
+
+
 def test_late_reader_hears_of_the_tail_only_there(tmp_path: Path) -> None:
     """What was the last message when it was encoded is not when the reader gets it."""
 
