@@ -305,7 +305,7 @@ class Collection:
     def _check(self, target: Target) -> None:
         """Compare what is asked with the partition as it is, and with who should serve it."""
         target.check()
-        if target.log is not None and not target.parts:
+        if self.limits.committed and target.log is not None and not target.parts:
             target.rewrites = target.log.log.rewrites
         if self.choose is not None and target.may_be_sent:
             target.preferred = self.choose(target)

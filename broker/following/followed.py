@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 from typing_extensions import override
 
 from tailrace.broker.following.leader import Leaders
+from tailrace.broker.following.notes_watch import NotesWatch
 from tailrace.broker.partition.failed_opens import PAUSES_S
 from tailrace.broker.partition.found import Found
 from tailrace.broker.partition.notes import decode_notes
@@ -25,7 +26,6 @@ from tailrace.core.log.entries import EntryRecords
 from tailrace.core.log.log import Log
 from tailrace.core.log.reader import LogReader
 from tailrace.core.log.recovery import if_readable
-from tailrace.core.metadata.store import WatchEvent
 from tailrace.core.runtime.forever import Forever
 from tailrace.core.runtime.tasks import Tasks, both
 from tailrace.protocol.distributedlog.dlsn import DLSN
@@ -66,7 +66,9 @@ class FollowedPartition(ReadablePartition):
         shared: SharedParts,
         topic_id: bytes,
         leaders: Leaders,
+        noted: NotesWatch,
     ) -> None:
+        """Take what all openings of the stream share as `noted`."""
         super().__init__(partition, log, shared)
         self.topic_id = topic_id
         self.on_dead: Callable[[FollowedPartition], None] = _not_yet_heard
@@ -82,8 +84,7 @@ class FollowedPartition(ReadablePartition):
         self._began: dict[int, Offset] = {}
         """First offsets of open transactions by their producers."""
         self._rewrites = log.rewrites
-        self._noted = asyncio.Event()
-        """That what is noted with the stream may have changed."""
+        self._noted = noted
         self._at_tail = asyncio.Event()
         self._tasks = Tasks("followed", self._fail)
 
@@ -233,24 +234,20 @@ class FollowedPartition(ReadablePartition):
     # -- what is noted with the stream ------------------------------------------------------------
 
     async def _follow_notes(self) -> None:
-        await self._noted.wait()
+        await self._noted.changed.wait()
         await self._read_notes()
 
     async def _read_notes(self) -> None:
         """Follow the log start, and hear of its next change. Errors: CoreError."""
-        self._noted.clear()
         try:
-            data = await self.log.get_data(self._on_data_changed)
+            data = await self.log.get_data(self._noted.begin())
             notes = decode_notes(self.log.name, data)
         except BaseException:
-            self._noted.set()
+            self._noted.failed()
             raise
         self.log_start_offset = max(self.log_start_offset, notes.log_start_offset)
         self.waiters.wake_all()
         self.segments.forget_missing()
-
-    def _on_data_changed(self, _path: str, _event: WatchEvent) -> None:
-        self._noted.set()
 
     # -- the leader -------------------------------------------------------------------------------
 
@@ -275,14 +272,10 @@ class FollowedPartition(ReadablePartition):
     def check_epoch(self, epoch: int) -> ErrorCode:
         """Compare a client's leader epoch; ask the leader about one that is not known here."""
         code = super().check_epoch(epoch)
-        if code is ErrorCode.UNKNOWN_LEADER_EPOCH and self._may_ask():
-            self.leader_changed()
-        return code
-
-    def leader_changed(self) -> None:
-        """Begin to ask the leader: there may be another, or another epoch."""
-        if self.failure is None and not self._asking.locked():
+        is_new = code is ErrorCode.UNKNOWN_LEADER_EPOCH
+        if is_new and self.failure is None and self._may_ask() and not self._asking.locked():
             self._tasks.start(self.ask_leader(), "leader")
+        return code
 
     def _may_ask(self) -> bool:
         return self._clock.monotonic_s() - self._asked_s >= ASK_PAUSE_S

@@ -3,7 +3,8 @@
 Invariant: the log of a partition is open here for one of two, its owner's `PartitionLog` or a
 `FollowedPartition`: either waits until the other has let go. Bounded in number; what each holds in
 memory is bounded by the tail cache and the read cache of the process, and by what is open of
-transactions (no other producer is remembered).
+transactions (no other producer is remembered). The log itself stays open (14 KB) until this broker
+owns the partition or the topic goes: its watches in the metadata store cannot be taken back.
 """
 
 import asyncio
@@ -17,6 +18,7 @@ from tailrace.broker.following.config import FollowingConfig
 from tailrace.broker.following.followed import FollowedPartition
 from tailrace.broker.following.leader import Leaders
 from tailrace.broker.following.metrics import FollowingMetrics
+from tailrace.broker.following.notes_watch import NotesWatch
 from tailrace.broker.partition.failed_opens import FailedOpens
 from tailrace.broker.partition.partition_logs import PartitionLogs
 from tailrace.core.errors import CoreError
@@ -60,6 +62,8 @@ class FollowedPartitions:
         self._config = config
         self._clock = partitions.shared.clock
         self._open: dict[tuple[str, int], FollowedPartition] = {}
+        self._logs: dict[tuple[str, int], NotesWatch] = {}
+        """Logs that are open for this, followed at the moment or not."""
         self._waiting: dict[tuple[str, int], list[Opening]] = {}
         """Who waits for those that are being opened."""
         self._opening: dict[tuple[str, int], asyncio.Task[None]] = {}
@@ -162,7 +166,8 @@ class FollowedPartitions:
         name = stream_name(*key)
         log = await self._namespace.open_log(name, topic.quorums.as_settings())
         shared = self._partitions.shared
-        followed = FollowedPartition(key, log, shared, topic.topic_id, self._leaders)
+        noted = self._logs.setdefault(key, NotesWatch())
+        followed = FollowedPartition(key, log, shared, topic.topic_id, self._leaders, noted)
         try:
             await followed.open()
         except BaseException:
@@ -190,6 +195,8 @@ class FollowedPartitions:
         if partition in self._closing:
             await asyncio.wait([self._closing[partition]])
         await self._close_now(partition)
+        if self._logs.pop(partition, None) is not None:
+            await self._namespace.close_log(stream_name(*partition))
 
     async def close(self) -> None:
         """Close all. Idempotent. Errors: none."""
@@ -202,12 +209,10 @@ class FollowedPartitions:
             await together([self._close_now(key) for key in keys[first : first + CLOSED_AT_ONCE]])
 
     def owners_changed(self) -> None:
-        """Close what is this broker's now, and ask who leads the others. Errors: none."""
-        for key, followed in list(self._open.items()):
+        """Begin to close what is this broker's now. Errors: none."""
+        for key in list(self._open):
             if self._partitions.is_mine(*key):
                 self._begin_close(TopicPartition(*key))
-            else:
-                followed.leader_changed()
 
     def _on_dead(self, followed: FollowedPartition) -> None:
         """Close one that cannot be read on; it may be opened again after a pause."""
@@ -234,11 +239,10 @@ class FollowedPartitions:
             await self._end(followed)
 
     async def _end(self, followed: FollowedPartition) -> None:
-        """Close a partition and its log. Errors: none."""
+        """Close a partition. Errors: none."""
         await followed.close()
         self.metrics.batches_total += followed.batches_total
         await self._partitions.shared.readers.forget(followed.log)
-        await self._namespace.close_log(followed.log.name)
 
     async def _sweep(self) -> None:
         await asyncio.sleep(SWEEP_S)

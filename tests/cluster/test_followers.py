@@ -27,6 +27,9 @@ from tests.cluster.racks import (
 from tests.cluster.raw import RawClient, fetch_request
 from tests.cluster.several_brokers import CLIENT, leaders, until
 from tests.cluster.three_bookies import ThreeBookies
+from tests.interop.kafka.clients import Kafka
+from tests.interop.kafka.tools import Tools
+from tests.java.peers import JavaClient
 from tests.zookeeper import ZooKeeperServer
 
 pytestmark = [
@@ -45,6 +48,14 @@ def pair(zookeeper: ZooKeeperServer, tmp_path_factory: pytest.TempPathFactory) -
         racked_pair(cluster) as made,
     ):
         yield made
+
+
+@pytest.fixture(scope="module")
+def kafka_4(tmp_path_factory: pytest.TempPathFactory) -> Iterator[JavaClient]:
+    """Kafka 4.3.1 in a JVM: clients, tools."""
+    peer = JavaClient(tmp_path_factory.mktemp("kafka-4") / "log", "kafka", "KafkaPeer")
+    yield peer
+    peer.close()
 
 
 def asked(
@@ -187,6 +198,45 @@ def test_a_follower_dies_and_its_consumers_go_on(pair: Pair) -> None:
         meet(pair)
         stream.write(50)
         assert read(reader, 50) == stream.expected(100)
+
+
+@pytest.mark.interop
+def test_javas_consumer_reads_from_its_rack_and_goes_back_to_the_leader(
+    kafka_4: JavaClient, pair: Pair
+) -> None:
+    create(pair, "java")
+    stream = Stream(pair, "java")
+    stream.write(100)
+    config = {"client.rack": FAR, "isolation.level": "read_committed"}
+    with Kafka(kafka_4, pair[LEADER].process).consumer(**config) as reader:
+        reader("assign", partitions=["java-0"])
+        before = pair[FOLLOWER].fetched
+        values = reader.values(100)
+        assert pair[FOLLOWER].fetched - before >= 100 * SIZE
+        stream.write(20)
+        values += reader.values(20)
+        assert pair[FOLLOWER].fetched - before >= 120 * SIZE
+        pair[FOLLOWER].process.kill()
+        stream.write(20)
+        values += reader.values(20)
+        pair[FOLLOWER].process.restart()
+        meet(pair)
+        stream.write(20)
+        values += reader.values(20)
+    assert values == [value.decode() for _, value in stream.expected()]
+
+
+@pytest.mark.interop
+def test_kafkas_tools_show_the_broker_of_a_rack_among_the_replicas(
+    kafka_4: JavaClient, pair: Pair
+) -> None:
+    create(pair, "shown")
+    for each in pair.values():
+        rows = Tools(kafka_4, each.process)("topics", "--describe", "--topic", "shown").rows
+        (row,) = [dict(zip(row[::2], row[1::2], strict=False)) for row in rows if "Leader:" in row]
+        assert (row["Leader:"], row["Replicas:"], row["Isr:"]) == ("1", "1,2", "1,2")
+        none = Tools(kafka_4, each.process)("topics", "--describe", "--under-replicated-partitions")
+        assert none.out == ""
 
 
 def test_a_leader_dies_and_consumers_of_the_other_rack_go_on(pair: Pair) -> None:

@@ -13,6 +13,7 @@ from tests.unit.broker.following.world import Pair, reached, run_pair
 from tests.unit.broker.loops import until
 from tests.unit.broker.partition.transaction_support import end, write
 from tests.unit.core.ledger.fake_bookie import no_fault
+from tests.unit.core.log.test_rewrite import rewritten
 from tests.unit.core.log.world import settle
 
 
@@ -176,5 +177,27 @@ def test_one_that_lost_its_log_says_so_and_is_opened_again(tmp_path: Path) -> No
         again = await pair.follow()
         assert again is not followed
         await reached(again, log)
+
+    run_pair(tmp_path, story)
+
+
+def test_what_is_known_of_a_ledger_goes_with_it(tmp_path: Path) -> None:
+    async def story(pair: Pair) -> None:
+        log = await pair.own()
+        followed = await pair.follow()
+        await filled(log)
+        await log.roll()
+        await filled(log)
+        await reached(followed, log)
+        first, second = followed.state.indexes
+        assert followed.segments.written_here(first) is not None
+        await rewritten(log.log, [first], lambda _txid: True)
+        await followed.log.refresh(is_forced=True)
+        assert followed.segments.written_here(first) is None
+        assert followed.segments.written_here(second) is not None
+        cached = followed.read_tail(0, 1 << 20, at_least_one=True)
+        assert cached is None
+        (batch_, *_) = (await followed.read_log(0, 1, at_least_one=True)).parts
+        assert read_header(batch_).base_offset == 0
 
     run_pair(tmp_path, story)

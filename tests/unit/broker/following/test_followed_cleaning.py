@@ -14,7 +14,7 @@ from tests.unit.broker.following.world import OWNER, PARTITION, Pair, reached, r
 from tests.unit.broker.loops import until
 from tests.unit.broker.partition.test_cleaning_real_log import CONFIGS, Reader, _step
 
-SEEDS = 4
+SEEDS = 2
 STEPS = 40
 WEIGHTS = {"write": 9, "end": 4, "roll": 4, "clean": 3, "move": 1, "delete": 1, "wait": 2}
 

@@ -8,6 +8,7 @@ import pytest
 from tailrace.broker.fetching.sessions import SessionKind
 from tailrace.broker.following import followed_partitions
 from tailrace.broker.following.config import FollowingConfig
+from tailrace.broker.partition.trimming import delete_records
 from tailrace.broker.partition.waiters import FetchWaiter
 from tailrace.protocol.errors import ErrorCode as E
 from tailrace.protocol.ids import TopicPartition
@@ -108,6 +109,25 @@ def test_a_sweep_closes_what_is_idle(tmp_path: Path, monkeypatch: pytest.MonkeyP
         pair.clock.advance_ms(2000)
         pair.followed.start()
         await until(lambda: len(pair.followed) == 0)
+
+    run_pair(tmp_path, story, bounded(FollowingConfig(idle_ms=2000)))
+
+
+def test_what_is_opened_again_has_the_watches_that_it_had(tmp_path: Path) -> None:
+    async def story(pair: Pair) -> None:
+        log = await pair.own()
+        await log.append(batch(2))
+        first = await pair.follow()
+        noted = pair.followed._logs[PARTITION]
+        pair.clock.advance_ms(2000)
+        await pair.followed._close_idle()
+        await until(lambda: len(pair.followed) == 0)
+        again = await pair.follow()
+        assert again is not first
+        assert again.log is first.log
+        assert noted.begin() is None  # it is set, and has not fired
+        await delete_records(log, 2)
+        await until(lambda: again.log_start_offset == 2)
 
     run_pair(tmp_path, story, bounded(FollowingConfig(idle_ms=2000)))
 

@@ -15,7 +15,7 @@ from tests.unit.broker.following.world import PARTITION, Pair, reached, run_pair
 from tests.unit.broker.loops import until
 from tests.unit.broker.partition.transaction_support import end, write
 
-SEEDS = 8
+SEEDS = 5
 STEPS = 40
 PRODUCERS = 3
 
