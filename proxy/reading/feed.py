@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeAlias
 from tailrace.core.errors import CoreError
 from tailrace.core.log.log import Log
 from tailrace.core.log.resume import BEGINNING, Place, Resume
+from tailrace.core.runtime.clock import Clock
 from tailrace.core.runtime.loop_turns import LoopTurns
 from tailrace.core.runtime.tasks import Tasks
 from tailrace.protocol.ids import TxId
@@ -66,6 +67,7 @@ class FeedContext(NamedTuple):
     """What all feeds of a process share."""
 
     config: ReadConfig
+    clock: Clock
     metrics: ReadMetrics
     budget: RingBudget
     turns: LoopTurns
@@ -96,7 +98,7 @@ class Feed:
         self.is_following = False
         """Whether all that could be read was read, and it waits for what comes."""
         self.used_s = 0.0
-        """Loop time of the last call of a reader."""
+        """When a reader last used it, by the clock."""
         self._home = home
         self._start = start
         self._context = context
@@ -121,7 +123,7 @@ class Feed:
 
     def touch(self) -> None:
         """Take note that a reader uses it."""
-        self.used_s = self._loop.time()
+        self.used_s = self._context.clock.monotonic_s()
         if self._timer is None and not self.is_closed:
             self._timer = self._loop.call_later(self._linger_s, self._on_timer)
 
@@ -314,7 +316,7 @@ class Feed:
 
     def _on_timer(self) -> None:
         self._timer = None
-        left_s = self.used_s + self._linger_s - self._loop.time()
+        left_s = self.used_s + self._linger_s - self._context.clock.monotonic_s()
         if not self.is_pumping and left_s <= 0:
             self._home.on_idle(self)
         else:

@@ -62,11 +62,10 @@ class ReadService:
         """`log_of` returns the log that a stream's name means, and raises no error."""
         self.metrics = ReadMetrics()
         self._namespace = namespace
-        self._clock = clock
         self._config = config
         self._log_of = log_of
         budget = RingBudget(config.cache_bytes, config.stream_cache_bytes)
-        self._context = FeedContext(config, self.metrics, budget, LoopTurns())
+        self._context = FeedContext(config, clock, self.metrics, budget, LoopTurns())
         self._streams: dict[str, StreamFeeds] = {}
         self._closing = Tasks("proxy.reading")
         self._is_closed = False

@@ -15,6 +15,7 @@ from tailrace.proxy.reading.message import NO_LEDGER
 from tailrace.proxy.reading.metrics import ReadMetrics
 from tailrace.proxy.reading.ring import RingBudget
 from tailrace.simulation.loop import SimLoop
+from tests.unit.proxy.owner.world import LoopClock
 
 if TYPE_CHECKING:
     from tailrace.core.log.log import Log
@@ -64,7 +65,7 @@ class Home:
 
 
 def feed_of(log: AtTail) -> tuple[Feed, Home]:
-    context = FeedContext(ReadConfig(), ReadMetrics(), RingBudget(1, 1), LoopTurns())
+    context = FeedContext(ReadConfig(), LoopClock(), ReadMetrics(), RingBudget(1, 1), LoopTurns())
     home = Home(log)
     return Feed(home, Position(Place(INITIAL, NO_LEDGER)), context), home
 
