@@ -21,6 +21,7 @@ from google.protobuf.message import DecodeError, Message
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
+from tailrace.core.runtime.host import check_address
 from tailrace.protocol.proxy.methods import Method, Service
 from tailrace.proxy.service.config import GrpcConfig
 from tailrace.proxy.service.invalid import InvalidRequest
@@ -60,7 +61,8 @@ class GrpcServer:
 
         Errors: OSError when the address is taken, or is not one of this machine.
         """
-        at = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        check_address(host, port)  # gRPC says neither why it cannot listen nor where
+        at = f"{host}:{port}" if host and ":" not in host else f"[{host or '::'}]:{port}"
         try:
             return self._server.add_insecure_port(at)
         except RuntimeError as error:

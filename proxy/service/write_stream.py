@@ -43,6 +43,7 @@ class Refusing(Protocol):
 class _Asked(NamedTuple):
     id: int
     records: int
+    """What it counts for: a request without records takes a place, too."""
     size_bytes: int
     answer: "asyncio.Future[Answer]"
 
@@ -156,7 +157,7 @@ class WriteCall:
             )
             if self._writer is not None:
                 self._writer = self._writer._replace(sequence=self._writer.sequence + count)
-        asked = _Asked(records.id, count, sum(map(len, payloads)), answer)
+        asked = _Asked(records.id, max(count, 1), sum(map(len, payloads)), answer)
         self._records += asked.records
         self._bytes += asked.size_bytes
         self._asked.append(asked)

@@ -3,7 +3,6 @@
 import asyncio
 import re
 from collections.abc import Callable
-from pathlib import Path
 
 from confluent_kafka import Consumer, Producer
 
@@ -67,10 +66,3 @@ def test_thin_clients_write_streams_and_no_partitions(
     consumer.close()
     assert broker.stop() == 0
     assert "Traceback" not in broker.output
-
-
-def test_it_is_not_there_unasked(broker_factory: Callable[..., TailraceProcess]) -> None:
-    broker = broker_factory().start()
-    assert "proxy:" not in broker.output
-    maps = Path(f"/proc/{broker.pid}/maps").read_text()
-    assert "cygrpc" not in maps, "what is not served is not loaded"

@@ -307,11 +307,29 @@ def test_a_stop_lets_calls_end_and_cancels_those_that_do_not() -> None:
 def test_an_address_that_is_taken_or_elsewhere_is_refused() -> None:
     async def story() -> None:
         async with served() as (_, _ask, at):
-            for host, port in (("127.0.0.1", int(at.rpartition(":")[2])), ("192.0.2.1", 0)):
+            port = int(at.rpartition(":")[2])
+            for host, taken, reason in (
+                ("127.0.0.1", port, "already in use"),
+                ("192.0.2.1", 0, "annot assign requested address"),
+            ):
                 other = GrpcServer(GrpcConfig())
-                with pytest.raises(OSError, match="cannot listen"):
-                    other.bind(host, port)
+                with pytest.raises(OSError, match=reason):
+                    other.bind(host, taken)
                 await other.close()
+
+    run(story)
+
+
+def test_all_addresses_are_listened_on() -> None:
+    async def story() -> None:
+        for host in ("", "0.0.0.0"):
+            server = GrpcServer(GrpcConfig())
+            port = server.bind(host, 0)
+            server.add(WRITE_PROXY, Service())
+            await server.start()
+            async with calls(f"127.0.0.1:{port}") as ask:
+                assert (await ask("write", WriteRequest(stream="s"))).header == OK
+            await server.close()
 
     run(story)
 

@@ -185,6 +185,19 @@ def test_the_next_request_is_read_only_when_there_is_room(run: Run) -> None:
     run(story)
 
 
+def test_requests_without_records_take_room_too(run: Run) -> None:
+    async def story(world: ProxyWorld) -> None:
+        await new_stream(world)
+        service = service_of(Proxy(world, 1), stream_records_max=10)
+        requests = Requests([opening("s"), *(records(number, []) for number in range(1, 50))])
+        async with aclosing(service.write_stream(aiter(requests))) as call:
+            assert [decoded(await anext(call)).id for _ in range(2)] == [0, 1]
+            await asyncio.sleep(60)
+            assert requests.read == 1 + 1 + 10
+
+    run(story)
+
+
 @pytest.mark.parametrize(
     ("requests", "cause"),
     [
