@@ -308,7 +308,9 @@ class ProxyClient:
             found = await self._write_caller.ask_once(method, host, request)
             if found.outcome in (StatusCode.SUCCESS, StatusCode.FOUND):
                 at = parse_location(found.location)
-                return host if at is None else Host(at.host, at.port)
+                owner = host if at is None else Host(at.host, at.port)
+                self.owners.put(stream, owner)
+                return owner
             self._write_caller.raise_if_refused(found, stream, host)
         return None
 

@@ -53,11 +53,14 @@ class ClientConfig:
         "Bytes of records that are not answered, of all streams; then writing waits",
     )
     batch_bytes: AtLeastOne = setting(
-        "batch.size", 256 * 1024, "Bytes of records in one message, unless one record has more"
+        "batch.size", 512 * 1024, "Bytes of records in one message, unless one record has more"
     )
     batch_records: AtLeastOne = setting("batch.records", 1_000, "Records in one message")
     in_flight_max: AtLeastOne = setting(
-        "max.in.flight.requests", 32, "Messages of one stream that are sent and not answered"
+        "max.in.flight.requests",
+        5,
+        "Messages of one stream that are sent and not answered; owners know where a writer's last 5"
+        " entries are, so with more the answer to a record that was sent again may have no place",
     )
     record_bytes_max: AtLeastOne = setting(
         "max.request.size", 1_040_364, "Bytes of a record; a larger one is refused here"

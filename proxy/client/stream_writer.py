@@ -174,10 +174,12 @@ class StreamWriter:
         """Decide on an answer that ended a call; return the host that it names."""
         outcome = asked.outcome
         reaction = self._proxies.learn(self.stream, outcome, host, self._attempts, asked.location)
-        if reaction.then is Then.FAIL and not self._begins_again(asked):
-            scope = _SCOPES.get(outcome, Scope.ALL)
-            counts = {Scope.FIRST: 1, Scope.BATCH: max(1, self._stopped_rest)}
-            self._fail(counts.get(scope, len(self._queue)), asked, asked.text)
+        if reaction.then is Then.FAIL:
+            self._attempts = Attempts()  # what is left is another request, for the same owner
+            if not self._begins_again(asked):
+                scope = _SCOPES.get(outcome, Scope.ALL)
+                counts = {Scope.FIRST: 1, Scope.BATCH: max(1, self._stopped_rest)}
+                self._fail(counts.get(scope, len(self._queue)), asked, asked.text)
         return reaction.host
 
     def _begins_again(self, asked: Asked) -> bool:

@@ -1,6 +1,10 @@
-"""docs/thin-client.md, before two write proxies and a read proxy of a cluster."""
+"""docs/thin-client.md, and what it promises, before two write proxies and a read proxy."""
 
+import threading
 from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -67,6 +71,44 @@ def test_the_death_of_an_owner_loses_no_record_and_doubles_none(
             found = [next(reader) for _ in payloads]
         assert [each.payload for each in found] == payloads
         assert [each.dlsn for each in found] == positions
+
+
+def test_a_rolling_restart_is_not_seen_by_who_writes(
+    cluster: ThreeBookies, proxies: list[WriteProxyUnderTest]
+) -> None:
+    streams = [f"rolling-{n}" for n in range(10)]
+    with sync.ThinClient(cluster.namespace) as client, ExitStack() as stack:
+        for stream in streams:
+            client.create(stream)
+        writers = [stack.enter_context(client.open_writer(stream)) for stream in streams]
+        rounds, ends = count(), threading.Event()
+        taken: list[list[Future[dlog.DLSN]]] = []
+
+        def write() -> None:
+            while not ends.is_set():
+                payload = b"%d" % next(rounds)
+                taken.append([writer.submit(payload) for writer in writers])
+                taken[-1][0].result(60)
+
+        with ThreadPoolExecutor(1) as threads:
+            writing = threads.submit(write)
+            try:
+                for proxy in proxies:
+                    if proxy.is_running:
+                        assert proxy.stop() == 0
+                    proxy.start()
+                    client.write(streams[0], b"behind a restart")
+            finally:
+                ends.set()
+            writing.result(60)
+        for at, stream in enumerate(streams):
+            positions = [each[at].result(60) for each in taken]
+            assert positions == sorted(set(positions))
+            client.release(stream)
+            with client.read(stream, tail=False) as reader:
+                found = [record.payload for record in reader]
+            found = [payload for payload in found if payload != b"behind a restart"]
+            assert found == [b"%d" % n for n in range(len(taken))]
 
 
 def test_its_settings_have_the_defaults_that_it_shows() -> None:

@@ -241,7 +241,9 @@ def test_streams_are_made_truncated_released_and_deleted(run: Run) -> None:
         await client.heartbeat("t", to_readers=True)
         second = (await client.write_bulk("t", [b"a", b"b"]))[1]
         await client.truncate("t", second)
+        client.owners.drop("t")
         assert await client.owner("t") == host_of(thin.owner("t"))
+        assert client.owners.get("t") == host_of(thin.owner("t"))
         await client.change("release", "t")
         assert not any("t" in proxy.streams.owned for proxy in thin.proxies)
         await client.change("delete", "t")

@@ -170,6 +170,7 @@ def test_what_is_over_capacity_fails_with_its_message(run: Run) -> None:
         assert isinstance(error, ProxyError)
         assert isinstance(error, errors.OverCapacity)
         assert not error.is_unknown
+        assert len(set(thin.net.asked("write_stream"))) == 1, "the owner is asked again"
         assert await thin.payloads() == [b"4", b"5"]
 
     run(story)
