@@ -10,18 +10,25 @@ Invariant: what consumers see here, the owner has confirmed; no watermark moves 
 
 import asyncio
 import logging
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from typing_extensions import override
 
 from tailrace.broker.following.leader import Leaders
 from tailrace.broker.following.notes_watch import NotesWatch
-from tailrace.broker.partition.failed_opens import PAUSES_S
 from tailrace.broker.partition.found import Found
 from tailrace.broker.partition.notes import decode_notes
 from tailrace.broker.partition.readable import ReadablePartition, SharedParts
 from tailrace.broker.partition.unstable import UnstableOffsets
-from tailrace.core.errors import CoreError
+from tailrace.core.errors import (
+    BookieUnavailable,
+    CoreError,
+    IdleReader,
+    MetadataConflict,
+    OverCapacity,
+    Unavailable,
+)
 from tailrace.core.log.entries import EntryRecords
 from tailrace.core.log.log import Log
 from tailrace.core.log.reader import LogReader
@@ -49,8 +56,10 @@ CATCH_UP_S: Final = 1.0
 """How long an opening waits until the end of the log is reached; consumers get what is there."""
 ASK_PAUSE_S: Final = 1.0
 """Between questions to the leader about epochs and offsets that are not known here."""
-NOTES_PAUSE_S: Final = 2.0
-"""Between attempts to read what is noted with the stream, at most."""
+PAUSE_S: Final = 2.0
+"""Between attempts to read on, and to read what is noted with the stream, at most."""
+PASSING: Final = (BookieUnavailable, IdleReader, MetadataConflict, OverCapacity, Unavailable)
+"""After these the same read may succeed; until it does, consumers get what is there."""
 _ATTRIBUTES: Final = slice(21, 23)
 
 
@@ -103,7 +112,7 @@ class FollowedPartition(ReadablePartition):
         self._move_end(max(self.state.next_offset, self.log.segments.last_txid + 1, 0))
         reader = await self.log.open_reader(start)
         self._tasks.start(self._follow(reader), "tail")
-        notes = Forever("followed.notes", about=str(self.partition), pause_s_max=NOTES_PAUSE_S)
+        notes = Forever("followed.notes", about=str(self.partition), pause_s_max=PAUSE_S)
         self._tasks.start(notes.run(self._follow_notes), "notes")
         await both(self.ask_leader(), self._catch_up())
 
@@ -144,32 +153,28 @@ class FollowedPartition(ReadablePartition):
     # -- the tail ---------------------------------------------------------------------------------
 
     async def _follow(self, reader: LogReader) -> None:
+        """Take what comes, whatever passes by itself; what does not ends it."""
+        name = str(self.partition)
+        tail = Forever(
+            "followed.tail", about=name, expected=PASSING, pause_s_max=PAUSE_S, ends_after=1
+        )
         try:
-            while True:
-                entries = await self._read(reader)
-                for entry in entries:
-                    for first in range(0, len(entry.columns.txids), BATCHES_AT_ONCE):
-                        self._take(entry, first)
-                        await asyncio.sleep(0)
-                if not entries:
-                    self._at_tail.set()
-                    await reader.wait_for_more()
+            await tail.run(partial(self._step, reader))
         except CoreError as error:
             self._fail(error)
         finally:
             await reader.close()
 
-    async def _read(self, reader: LogReader) -> list[EntryRecords]:
-        """Read on; what may pass is tried again for some seconds. Errors: CoreError."""
-        for pause_s in PAUSES_S:
-            try:
-                return await reader.read_entries(READ_BYTES)
-            except CoreError as error:
-                if not error.retriable:
-                    raise
-                logger.info("follower_waits partition=%s error=%r", self.partition, error)
-            await asyncio.sleep(pause_s)
-        return await reader.read_entries(READ_BYTES)
+    async def _step(self, reader: LogReader) -> None:
+        """Take what is there, or wait for more. Errors: CoreError; nothing is lost by PASSING."""
+        entries = await reader.read_entries(READ_BYTES)
+        for entry in entries:
+            for first in range(0, len(entry.columns.txids), BATCHES_AT_ONCE):
+                self._take(entry, first)
+                await asyncio.sleep(0)
+        if not entries:
+            self._at_tail.set()
+            await reader.wait_for_more()
 
     def _take(self, entry: EntryRecords, first: int) -> None:
         """Count some batches of an entry, and show them to consumers. Errors: CorruptData."""

@@ -1,15 +1,17 @@
 """A partition that another broker owns, as a follower sees it: over real logs, two processes."""
 
+from dataclasses import replace
 from pathlib import Path
 
 from tailrace.broker.partition.appends import AppendResult
 from tailrace.broker.partition.partition_log import PartitionLog
 from tailrace.broker.partition.trimming import delete_records
-from tailrace.protocol.bookkeeper.messages import StatusCode
+from tailrace.core.runtime.task_health import task_health
+from tailrace.protocol.bookkeeper.messages import ReadRequest, Request, StatusCode
 from tailrace.protocol.errors import ErrorCode as E
 from tailrace.protocol.records.batch import read_header
 from tests.unit.broker.fakes import batch
-from tests.unit.broker.following.world import Pair, reached, run_pair
+from tests.unit.broker.following.world import LOGS, PARTITION, Pair, reached, run_pair
 from tests.unit.broker.loops import until
 from tests.unit.broker.partition.transaction_support import end, write
 from tests.unit.core.ledger.fake_bookie import no_fault
@@ -201,3 +203,39 @@ def test_what_is_known_of_a_ledger_goes_with_it(tmp_path: Path) -> None:
         assert read_header(batch_).base_offset == 0
 
     run_pair(tmp_path, story)
+
+
+def test_it_reads_on_once_bookies_answer_again(tmp_path: Path) -> None:
+    async def story(pair: Pair) -> None:
+        log = await pair.own()
+        await filled(log, 1)
+        followed = await pair.follow()
+        await reached(followed, log)
+        pair.logs.bookie.fault = reads_fail
+        await filled(log, 1)
+        await until(lambda: task_health().record("followed.tail").numbers.failing == 1)
+        assert (followed.failure, followed.high_watermark) == (None, 2)
+        pair.logs.bookie.fault = no_fault
+        await reached(followed, log)
+
+    # who waits at the tail hears of a poll that failed when its own time is over
+    run_pair(tmp_path, story, logs=replace(LOGS, lac_poll_ms=20))
+
+
+def test_an_entry_that_no_copy_gives_ends_it(tmp_path: Path) -> None:
+    async def story(pair: Pair) -> None:
+        log = await pair.own()
+        await filled(log, 2)
+        segment = log.log.segments.last
+        assert segment is not None
+        del pair.logs.bookie.ledgers[segment.ledger_id].entries[1]
+        refused = await pair.followed.opening(*PARTITION)
+        if not isinstance(refused, E):
+            await until(lambda: refused.failure is E.NOT_LEADER_OR_FOLLOWER)
+        assert pair.followed.metrics.failures_total == 1
+
+    run_pair(tmp_path, story)
+
+
+def reads_fail(request: Request) -> StatusCode | None:
+    return StatusCode.LOCAL_TIMEOUT if isinstance(request, ReadRequest) else None

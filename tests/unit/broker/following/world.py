@@ -18,6 +18,7 @@ from tailrace.broker.partition.config import PartitionConfig
 from tailrace.broker.partition.partition_log import PartitionLog
 from tailrace.broker.partition.partition_logs import PartitionLogs
 from tailrace.broker.peers.errors import PeerUnavailable
+from tailrace.core.log.config import LogConfig
 from tailrace.protocol.errors import ErrorCode
 from tailrace.protocol.ids import TopicPartition
 from tailrace.protocol.kafka.messages.list_offsets import (
@@ -146,14 +147,15 @@ def run_pair(
     path: Path,
     story: Callable[[Pair], Coroutine[Any, Any, None]],
     config: BrokerConfig = CONFIG,
+    logs: LogConfig = LOGS,
 ) -> None:
     """Run a story of both; at its end all is closed."""
 
-    async def main(logs: LogWorld) -> None:
-        pair = Pair(logs, config)
+    async def main(world: LogWorld) -> None:
+        pair = Pair(world, config)
         try:
             await story(pair)
         finally:
             await pair.close()
 
-    run_world(path, main, config=LOGS)
+    run_world(path, main, config=logs)
