@@ -15,6 +15,7 @@ from tailrace.broker.cluster.topic_codec import (
     decode_topic,
     encode_topic,
 )
+from tailrace.broker.partition.notes import CleanNotes, LogNotes, decode_notes
 from tailrace.broker.quotas.codec import decode_quotas, encode_quotas
 from tailrace.core.errors import CorruptData
 from tailrace.core.log.cold.nodes import ColdSegment, decode_cold, encode_cold
@@ -28,11 +29,27 @@ from tailrace.core.metadata.region_rules import RegionRules, encode_region_rules
 from tailrace.protocol.ids import BookieId
 from tailrace.proxy.owner.location import ProxyLocation, parse_location
 from tailrace.proxy.routing.members import Endpoint, MemberNode, decode_member, encode_member
+from tailrace.proxy.routing.stopped_regions import decode_stopped
 from tests.fuzz.target import Target
 from tests.golden import vectors, znodes
 from tests.unit.core.metadata.golden_nodes import golden_ledgers, golden_segments
 
 _BOOKIE = BookieId("bookie:3181")
+
+
+_NOTES = [
+    LogNotes(log_start_offset=7).encode(),
+    LogNotes(
+        cleaned=CleanNotes(first_dirty_offset=5, cleaned_ms=1, bytes_before=9, bytes_after=3)
+    ).encode(),
+]
+_STOPPED = b'{"region_stop_accept_new_stream": ["eu", "us"]}'
+
+
+def _noted(notes: LogNotes) -> bytes | None:
+    """Return the form with the same version; an empty node has none."""
+    encoded = notes.encode()
+    return encoded if decode_notes("log", encoded) == notes else None
 
 
 def _golden(*parts: str) -> list[bytes]:
@@ -259,6 +276,8 @@ TARGETS = (
     ),
     _json("quota-node", decode_quotas, [_QUOTAS], encode_quotas),
     _json("broker-node", _broker, [encode_broker(_BROKER)], encode_broker),
+    _json("partition-notes", lambda data: decode_notes("log", data), _NOTES, _noted),
+    _json("stopped-regions", decode_stopped, [_STOPPED]),
     _json("proxy-member", decode_member, [encode_member(_MEMBER)], encode_member),
     _json("cold-node", lambda data: decode_cold(data, "/node"), [encode_cold(_COLD)], encode_cold),
     Target(

@@ -26,6 +26,8 @@ EXCUSED: Final = {
     "tailrace.broker.config.NetworkConfig.parsed_advertised": _ASKED,
     "tailrace.broker.config.NetworkConfig.parsed_listeners": _ASKED,
     "tailrace.compaction.restoring.cluster.parse_bootstrap": _ASKED,
+    "tailrace.proxy.client.targets.parse_host": _ASKED,
+    "tailrace.proxy.client.targets.parse_target": _ASKED,
     "tailrace.core.metadata.kazoo_reads.MultiRead.deserialize": (
         "called by kazoo, which hands its errors on"
     ),
