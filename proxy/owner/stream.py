@@ -12,7 +12,6 @@ Source: reference DistributedLog 9.2; StreamImpl.
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -23,11 +22,10 @@ from tailrace.protocol.distributedlog.record import RecordParts, record_parts
 from tailrace.protocol.ids import TxId
 from tailrace.proxy.owner.codes import StatusCode
 from tailrace.proxy.owner.context import OwnerContext, StreamHome
-from tailrace.proxy.owner.numbered_writes import NumberedWrites, Outcome, written_answer
+from tailrace.proxy.owner.numbered_writes import NumberedWrites, Outcome
 from tailrace.proxy.owner.operations import (
     CHAIN_BROKEN,
     SUCCESS,
-    UNKNOWN_DLSN,
     Answer,
     Heartbeat,
     Operation,
@@ -37,8 +35,8 @@ from tailrace.proxy.owner.operations import (
     WriterSequence,
     answer_of,
     break_chain,
-    bulk_answer,
 )
+from tailrace.proxy.owner.outcomes import answer_to, has_failed, when_done
 from tailrace.proxy.owner.stream_state import (
     Command,
     StreamAction,
@@ -49,7 +47,6 @@ from tailrace.proxy.owner.stream_state import (
 
 if TYPE_CHECKING:
     from tailrace.core.log.log import Log
-    from tailrace.protocol.distributedlog.dlsn import DLSN
 
 logger = logging.getLogger(__name__)
 
@@ -63,17 +60,6 @@ class _Unanswered(NamedTuple):
     operation: Operation
     future: "asyncio.Future[Answer]"
     began_s: float
-
-
-def _is_done(outcome: Outcome) -> bool:
-    return isinstance(outcome, Answer) or outcome.done()
-
-
-def _has_failed(outcome: Outcome) -> bool:
-    """Tell whether a record is known not to be written, or perhaps not."""
-    if isinstance(outcome, Answer):
-        return outcome.code is not StatusCode.SUCCESS
-    return outcome.done() and (outcome.cancelled() or outcome.exception() is not None)
 
 
 class Stream:
@@ -292,7 +278,7 @@ class Stream:
             outcomes = writer.append_many(records)
         else:
             outcomes = self._numbered.write(writer, operation.writer, records)
-        self._answer_bulk(number, operation, outcomes)
+        self._answer_when_done(number, outcomes)
         self._end_if_dead(writer)
 
     def _write_numbered(
@@ -300,79 +286,27 @@ class Stream:
     ) -> None:
         outcomes = self._numbered.write(writer, first, records)
         self._end_if_dead(writer)
+        self._answer_when_done(number, outcomes)
+
+    def _answer_when_done(self, number: int, outcomes: Answer | Sequence[Outcome]) -> None:
+        """Answer a write now, or when its records are done."""
         if isinstance(outcomes, Answer):
             self._answer(number, outcomes)
-        else:
-            self._answer_when_done(number, outcomes)
-
-    def _answer_when_done(self, number: int, outcomes: Sequence[Outcome]) -> None:
-        """Answer a write when there is an answer for each of its records."""
-        on_way = [each for each in outcomes if not isinstance(each, Answer)]
-        left = len(on_way)
-        if not left:
-            self._answer_write(number, outcomes)
-
-        def on_done(_: "asyncio.Future[DLSN]") -> None:
-            nonlocal left
-            left -= 1
-            if not left:
-                self._answer_write(number, outcomes)
-
-        for each in on_way:
-            each.add_done_callback(on_done)
-
-    def _answer_bulk(
-        self, number: int, operation: WriteBulk, outcomes: Answer | Sequence[Outcome]
-    ) -> None:
-        """Answer a bulk now, or when its records are done."""
-        if isinstance(outcomes, Answer):
-            self._answer(number, outcomes)
-        elif operation.chain is None:
-            self._answer_when_done(number, outcomes)
-        else:
-            if _has_failed(outcomes[-1]):  # at once: it was refused
-                operation.chain.fail(operation.number)
-            self._await_chained(number, outcomes)
-
-    def _await_chained(self, number: int, outcomes: Sequence[Outcome]) -> None:
-        """Answer once all records of a bulk are done: they are confirmed in their order."""
-        on_way = (each for each in reversed(outcomes) if not _is_done(each))
-        last = next(on_way, None)
-        if last is None or isinstance(last, Answer):
-            self._answer_write(number, outcomes)
-        else:
-            last.add_done_callback(lambda _: self._answer_write(number, outcomes))
-
-    def _chained(self, outcomes: Sequence[Outcome]) -> Answer:
-        """Return the answer to such a bulk: behind a record that failed all have."""
-        dlsns: list[DLSN] = []
-        for each in outcomes:
-            if isinstance(each, Answer) or _has_failed(each):
-                answer = self._outcome(each)
-                if answer.code is not StatusCode.SUCCESS:
-                    return replace(answer, dlsns=tuple(dlsns))
-                dlsns.append(answer.dlsn or UNKNOWN_DLSN)
-            else:
-                dlsns.append(each.result())
-        return Answer(StatusCode.SUCCESS, dlsns=tuple(dlsns))
-
-    def _outcome(self, outcome: Outcome) -> Answer:
-        if isinstance(outcome, Answer):
-            return outcome
-        return written_answer(outcome, self._context.location)
+            return
+        unanswered = self._unanswered.get(number)
+        if unanswered is not None and has_failed(outcomes[-1]):  # at once: it was refused
+            break_chain(unanswered.operation, CHAIN_BROKEN)
+        when_done(outcomes, partial(self._answer_write, number, outcomes))
 
     def _answer_write(self, number: int, outcomes: Sequence[Outcome]) -> None:
         unanswered = self._unanswered.get(number)
         if unanswered is None:
             return
         operation = unanswered.operation
-        if isinstance(operation, Write | WriteBulk) and operation.writer is not None:
+        assert isinstance(operation, Write | WriteBulk), "only writes have outcomes"
+        if operation.writer is not None:
             self._numbered.settle(operation.writer.writer_id)
-        if isinstance(operation, WriteBulk) and operation.chain is not None:
-            self._answer(number, self._chained(outcomes))
-            return
-        each = tuple(map(self._outcome, outcomes))
-        self._answer(number, bulk_answer(each) if isinstance(operation, WriteBulk) else each[0])
+        self._answer(number, answer_to(operation, outcomes, self._context.location))
 
     def _end_if_dead(self, writer: LogWriter) -> None:
         """Let the stream go if its writer was stopped without a word, as by its namespace."""
