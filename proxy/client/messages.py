@@ -1,20 +1,10 @@
 """Values of a client as messages of the contract, and back. Pure."""
 
-from typing import Protocol
-
 from tailrace.protocol.distributedlog.dlsn import DLSN
 from tailrace.protocol.proxy.checksum import request_checksum
 from tailrace.protocol.proxy.common_pb2 import Dlsn, ResponseHeader
 from tailrace.protocol.proxy.write_proxy_pb2 import WriteContext
 from tailrace.proxy.owner.codes import StatusCode
-
-
-class HasHeader(Protocol):
-    """An answer of either service."""
-
-    @property
-    def header(self) -> ResponseHeader:
-        """What came of the request."""
 
 
 def code_of(header: ResponseHeader) -> StatusCode:

@@ -4,8 +4,6 @@ A hint: a wrong entry costs a redirect. Bounded; the stream that was not used fo
 Source: DistributedLog OwnershipCache; reference 9.4.
 """
 
-from collections.abc import Iterable, Mapping
-
 from tailrace.proxy.routing.ring import Host
 
 
@@ -35,17 +33,11 @@ class OwnerCache:
         if len(self._owner) > self._max:
             self.drop(next(iter(self._owner)))
 
-    def put_all(self, owners: Mapping[str, Host]) -> None:
-        """Take in what a handshake said."""
-        for stream, host in owners.items():
-            self.put(stream, host)
-
-    def drop(self, stream: str, host: Host | None = None) -> None:
-        """Forget the owner of a stream; with `host` only if it is that one."""
-        known = self._owner.get(stream)
-        if known is None or host not in (None, known):
+    def drop(self, stream: str) -> None:
+        """Forget the owner of a stream."""
+        known = self._owner.pop(stream, None)
+        if known is None:
             return
-        del self._owner[stream]
         streams = self._streams[known]
         streams.discard(stream)
         if not streams:
@@ -55,8 +47,3 @@ class OwnerCache:
         """Forget all that a host owns."""
         for stream in self._streams.pop(host, ()):
             del self._owner[stream]
-
-    def keep_hosts(self, hosts: Iterable[Host]) -> None:
-        """Forget the owners that are not among these."""
-        for host in self._streams.keys() - set(hosts):
-            self.drop_host(host)

@@ -12,7 +12,7 @@ MAX = 4
 
 Steps = st.lists(
     st.tuples(
-        st.sampled_from(["put", "get", "drop", "drop of", "drop host", "keep"]),
+        st.sampled_from(["put", "get", "drop", "drop host"]),
         st.sampled_from(STREAMS),
         st.sampled_from(HOSTS),
     )
@@ -35,14 +35,11 @@ class Dumb:
         self.drop(stream)
         self.all = [*self.all, (stream, host)][-MAX:]
 
-    def drop(self, stream: str, host: Host | None = None) -> None:
-        self.all = [each for each in self.all if each[0] != stream or host not in (None, each[1])]
+    def drop(self, stream: str) -> None:
+        self.all = [each for each in self.all if each[0] != stream]
 
     def drop_host(self, host: Host) -> None:
         self.all = [each for each in self.all if each[1] != host]
-
-    def keep_hosts(self, hosts: list[Host]) -> None:
-        self.all = [each for each in self.all if each[1] in hosts]
 
 
 def do(cache: OwnerCache | Dumb, kind: str, stream: str, host: Host) -> Host | None:
@@ -52,12 +49,8 @@ def do(cache: OwnerCache | Dumb, kind: str, stream: str, host: Host) -> Host | N
         cache.put(stream, host)
     elif kind == "drop":
         cache.drop(stream)
-    elif kind == "drop of":
-        cache.drop(stream, host)
-    elif kind == "drop host":
-        cache.drop_host(host)
     else:
-        cache.keep_hosts([host])
+        cache.drop_host(host)
     return None
 
 

@@ -176,6 +176,23 @@ def test_what_is_over_capacity_fails_with_its_message(run: Run) -> None:
     run(story)
 
 
+def test_only_the_message_that_failed_is_in_doubt(run: Run) -> None:
+    async def story(thin: Thin) -> None:
+        client = thin.client(batch_records=2, stream_failfast=True)
+        thin.net.answers["write_stream"] = [
+            opened(0, Code.SUCCESS),
+            opened(1, Code.BK_TRANSMIT_ERROR, written=1),
+        ]
+        taken = await write_all(client, 4)
+        await asyncio.wait(taken)
+        found = [each.exception() for each in taken]
+        assert found[0] is None
+        assert [isinstance(each, errors.NotEnoughBookies) for each in found[1:]] == [True] * 3
+        assert [getattr(each, "is_unknown", None) for each in found[1:]] == [True, False, False]
+
+    run(story)
+
+
 def test_a_sealed_stream_fails_all_at_once_and_each_later_record(run: Run) -> None:
     async def story(thin: Thin) -> None:
         client = thin.client()
