@@ -1,13 +1,9 @@
 """What Kafka's consumers get from a follower of their rack, beside what the owner gives (KIP-392).
 
-One owner, one follower, three bookies, two copies; the same topic is read from both in turn.
-`python -m tests.bench.followers SECONDS ROUNDS` prints rates in MB/s and their ratio, and what the
-broker that was read from took. Unit: CPU seconds a GB.
+One owner, one follower, three bookies, two copies; the same topic is read from both in turn. Part of
+the suite of proxies: both are of the serving layer, and read by the same shared reading.
 """
 
-import statistics
-import sys
-import tempfile
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -66,19 +62,3 @@ def measure(
 def _cpu_s(process: psutil.Process) -> float:
     times = process.cpu_times()
     return times.user + times.system
-
-
-def main() -> None:
-    seconds, rounds = float(sys.argv[1]), int(sys.argv[2])
-    with tempfile.TemporaryDirectory() as folder:
-        found = measure(Path(folder), seconds, rounds)
-    for name, readings in found.items():
-        print(name, " ".join(f"{each.mb_s:.0f} MB/s {each.cpu_s_gb:.2f}" for each in readings))
-    owner, follower = (
-        statistics.median(each.mb_s for each in found[name]) for name in NAMES.values()
-    )
-    print(f"follower/owner {follower / owner:.2f}")
-
-
-if __name__ == "__main__":
-    main()

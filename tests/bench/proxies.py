@@ -1,12 +1,13 @@
-"""Write and read proxies beside an embedded log, on the same three bookies of ours.
+"""The serving layer beside what it stands on, on three bookies of ours.
 
 What a thin client pays for not having a core of its own: 1 KiB records by a write stream and one a
-call beside a log's own writer, a record at a time, and how much of what 100 readers get is read
-from the bookies.
+call beside a log's own writer, a record at a time, and how many records 100 readers get for each
+entry that is read from the bookies. And what a follower gives to Kafka's consumers, beside the owner.
 """
 
 import asyncio
 import json
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -16,12 +17,13 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Final
 
+from tests.bench import followers
 from tests.bench.bookies import TAILRACE, run_load, started
 from tests.bench.brokers import free_port
 from tests.bench.logs import bind
 
-EMBEDDED: Final = "embedded"
-THIN: Final = "proxies"
+DIRECT: Final = "direct"
+THIN: Final = "served"
 _RECORD_BYTES: Final = 1024
 _IN_FLIGHT: Final = 4096
 _CALLS_AT_ONCE: Final = 64
@@ -36,9 +38,9 @@ Figures = dict[str, dict[str, float]]
 def measure(
     zookeeper: str, folder: Path, *, seconds: float, warm_s: float, steps: Callable[[str], None]
 ) -> Figures:
-    """Run one round of everything; return figures by who writes."""
+    """Run one round of everything; return figures by the way they took."""
     own = Path(tempfile.mkdtemp(prefix="proxies-", dir=folder))
-    figures: Figures = {THIN: {}, EMBEDDED: {}}
+    figures: Figures = {THIN: {}, DIRECT: {}}
     with ExitStack() as stack:
         bookies = stack.enter_context(started(TAILRACE, 3, zookeeper, own))
         path = f"/messaging/{own.name}"
@@ -49,14 +51,14 @@ def measure(
             metrics = stack.enter_context(_proxy(kind, at, own))
         load = (_RECORD_BYTES, _IN_FLIGHT, warm_s, seconds)
         rate = "append 1 KiB, records/s"
-        figures[EMBEDDED][rate] = _run("embedded", namespace, *load)["records_per_s"]
+        figures[DIRECT][rate] = _run("embedded", namespace, *load)["records_per_s"]
         figures[THIN][rate] = _run("stream", namespace, *load)["records_per_s"]
         steps("a write stream and a log's own writer")
         load = (_RECORD_BYTES, _CALLS_AT_ONCE, warm_s, seconds)
         found = _run("calls", namespace, *load)
         figures[THIN]["one record a call, records/s"] = found["records_per_s"]
         steps("one record a call")
-        for side, job in ((EMBEDDED, "embedded-latency"), (THIN, "latency")):
+        for side, job in ((DIRECT, "embedded-latency"), (THIN, "latency")):
             found = _run(job, namespace, _RECORD_BYTES, _LATENCY_RECORDS)
             for share in ("p50", "p99"):
                 figures[side][f"one record at a time, {share} ms"] = found[f"{share}_ms"]
@@ -68,6 +70,13 @@ def measure(
         share = found["delivered_records"] / read
         figures[THIN][f"fan-out to {_READERS} readers, records per entry read"] = share
         steps("fan-out")
+    found_of = followers.measure(
+        Path(tempfile.mkdtemp(prefix="followers-", dir=folder)), seconds, 3
+    )
+    for side, name in ((DIRECT, "owner"), (THIN, "follower")):
+        rates = [each.mb_s for each in found_of[name]]
+        figures[side]["Kafka consumer of the owner, of a follower, MB/s"] = statistics.median(rates)
+    steps("an owner and a follower")
     return figures
 
 
