@@ -1,7 +1,7 @@
 """What Kafka's consumers get from a follower of their rack, beside what the owner gives (KIP-392).
 
-One owner, one follower, three bookies, two copies; the same topic is read from both in turn. Part of
-the suite of proxies: both are of the serving layer, and read by the same shared reading.
+One owner, one follower, three bookies, two copies; the same topic is read from both in turn. It is
+part of the suite of proxies: followers and read proxies stand on the same shared reading.
 """
 
 from pathlib import Path

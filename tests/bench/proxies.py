@@ -1,8 +1,8 @@
 """The serving layer beside what it stands on, on three bookies of ours.
 
 What a thin client pays for not having a core of its own: 1 KiB records by a write stream and one a
-call beside a log's own writer, a record at a time, and how many records 100 readers get for each
-entry that is read from the bookies. And what a follower gives to Kafka's consumers, beside the owner.
+call beside a log's own writer, a record at a time, and how often 100 readers get an entry that is
+read from the bookies once. And what a follower gives to Kafka's consumers, beside the owner.
 """
 
 import asyncio
@@ -67,8 +67,8 @@ def measure(
         found = _run("fan-out", namespace, _RECORD_BYTES, _READERS, _FAN_OUT_RECORDS)
         read = metrics() - before
         figures[THIN][f"fan-out to {_READERS} readers, MB/s"] = found["mb_per_s"]
-        share = found["delivered_records"] / read
-        figures[THIN][f"fan-out to {_READERS} readers, records per entry read"] = share
+        times = _READERS * found["entries"] / read
+        figures[THIN][f"fan-out to {_READERS} readers, times what bookies are asked for"] = times
         steps("fan-out")
     found_of = followers.measure(
         Path(tempfile.mkdtemp(prefix="followers-", dir=folder)), seconds, 3
