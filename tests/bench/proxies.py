@@ -121,6 +121,6 @@ def _proxy(kind: str, at: tuple[str, ...], folder: Path) -> Iterator[Callable[[]
 def _entries_read(port: int) -> float:
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
         for line in answer.read().decode().splitlines():
-            if line.startswith("tailrace_ledger_reads_total"):
+            if line.startswith("ledger_reads_total "):
                 return float(line.split()[-1])
     raise AssertionError("the proxy tells nothing of entries read")
