@@ -223,11 +223,20 @@ class LogReader:
             self._idleness.on_entry()
             if self._move(cursor, max_bytes):
                 await asyncio.sleep(0)  # let it be sent: the consumer may not pause for long
-        is_over = step is Step.END and lssn >= self._settings.rules.through_lssn
-        if step is Step.END and not is_over:
+            return True
+        return await self._leave_if_over(step, cursor)
+
+    async def _leave_if_over(self, step: Step, cursor: SegmentCursor) -> bool:
+        """Go to the next segment at the end of one; False at the tail."""
+        lssn = cursor.view.metadata.lssn
+        if step is Step.END and not (cursor.taken or await self._is_complete(cursor)):
+            return self._cursor is None
+        is_last = lssn >= self._settings.rules.through_lssn
+        if step is Step.END and not is_last:
             self._leave(cursor, DLSN(lssn + 1, 0, 0))
-        self._was_at_tail = is_over or step is Step.TAIL
-        return not self._was_at_tail
+            return True
+        self._was_at_tail = True
+        return False
 
     def _move(self, cursor: SegmentCursor, wanted_bytes: int) -> bool:
         """Tell the others where this reader is, and look ahead; tell whether it asks for more."""
@@ -376,6 +385,25 @@ class LogReader:
         if segment.ledger_id == known.ledger_id:
             raise self._purged(known.lssn) from error
         return True
+
+    async def _is_complete(self, cursor: SegmentCursor) -> bool:
+        """Tell whether a segment ended with its ledger, which gave nothing; else find where it is.
+
+        Recovery closes a ledger without records before it deletes it, and the segment comes again
+        with another one. Until then its end is known and there is nothing behind it.
+        """
+        lssn = cursor.view.metadata.lssn
+        segment = self._log.segments.find(lssn)
+        if segment is None or segment.in_progress:  # else it is as it was when it was completed
+            await self._log.refresh(is_forced=True)
+            segment = self._log.segments.find(lssn)
+        is_in = segment is not None and cursor.is_in(lssn, segment.ledger_id)
+        is_inside = self._start.entry_id > 0 or self._start.slot > 0  # it had records, then
+        if segment is not None and not segment.in_progress and (is_in or is_inside):
+            return True
+        if not is_in:
+            self._leave_ledger(cursor)
+        return False
 
     async def _on_ledger_gone(self, cursor: SegmentCursor, error: LedgerNotFound) -> bool:
         """Go on where the segment is now; False when it is nowhere yet.

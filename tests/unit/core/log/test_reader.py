@@ -236,6 +236,48 @@ def test_a_foreign_segment_that_comes_again_with_another_ledger(tmp_path: Path) 
     run_world(tmp_path, story)
 
 
+@pytest.mark.parametrize("deletes", [True, False])
+def test_the_end_of_a_ledger_without_records_is_not_the_segments(
+    tmp_path: Path, *, deletes: bool
+) -> None:
+    """Recovery closes the ledger first; then the segment comes again with another one."""
+
+    async def story(world: World) -> None:
+        log = await world.log()
+        writer = await log.open_writer(Listener())
+        world.bookie.hold()
+        put(writer, 0)
+        while not log.segments:
+            await log.tail_moved(log.tail_version)
+        other = await world.log(client_id="other", lac_poll_ms=1)
+        reader = await other.open_reader(INITIAL)
+        world.bookie.release(0)
+        world.bookie._held = None
+        assert await txids(reader) == []
+        await writer.abort()
+        (segment,) = other.segments
+        await world.ledgers().open_ledger(segment.ledger_id, recover=True)
+        for _ in range(3):  # recovery has not come further: there is nothing, and nothing is over
+            assert await txids(reader) == []
+            await reader.wait_for_more()
+        if deletes:
+            await world.ledgers().delete_ledger(segment.ledger_id)
+            assert await txids(reader) == []
+        writer = await log.open_writer(Listener())
+        await write(writer, 0, 1)
+        await writer.roll()
+        await write(writer, 2)
+        await writer.close()
+        found: list[int] = []
+        while 2 not in found:
+            found += await txids(reader)
+            await reader.wait_for_more()
+        assert found == [0, 1, 2]
+        await reader.close()
+
+    run_world(tmp_path, story)
+
+
 @pytest.mark.parametrize("is_back", [True, False])
 def test_a_txid_is_found_although_recovery_deleted_a_segment(
     tmp_path: Path, *, is_back: bool
