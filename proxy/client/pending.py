@@ -9,6 +9,7 @@ another one with this writer id. So all that may be written are given up with it
 on under another writer id, from 0. Source: ours; Kafka's producer epochs are the model.
 """
 
+import itertools
 from collections import deque
 from dataclasses import dataclass, field
 from enum import Enum
@@ -98,14 +99,14 @@ class RecordQueue:
     def stopped(self, written: int, *, is_unknown: bool) -> tuple[list[Pending], int]:
         """Take note that the call ended at the oldest message, with `written` of it written.
 
-        `is_unknown`: others of this message may be. Messages behind it were not carried out.
-        All that is not written waits again. Shape: the written records; how many are the rest of
-        that message.
+        `is_unknown`: others of this message may be, and so may those of the messages behind it,
+        which were on their way with it. Else none of these was carried out. All that is not written
+        waits again. Shape: the written records; how many are the rest of that message.
         """
         records = self.sent.popleft().records if self.sent else []
         done, left = records[:written], records[written:]
         self.number += len(done)
-        for one in left:
+        for one in itertools.chain(left, *(batch.records for batch in self.sent)):
             one.is_unknown |= is_unknown
         self._wait_again(left)
         return done, len(left)

@@ -3,8 +3,10 @@
     requests -> take -> Streams (in flight, in order) -> answers, in the order of the requests
 
 Invariant: records in flight stay below the bounds, one request aside: the next one is read only
-when there is room. Behind a request that failed none is carried out (`WriteChain`). The call's end,
-however it comes, ends what it started; records that were taken by their stream stay taken.
+when there is room. Behind a request that failed none is begun (`WriteChain`); where its outcome is
+not known, as of an entry that failed, that of those on their way with it is not known either. The
+call's end, however it comes, ends what it started; records that were taken by their stream stay
+taken.
 """
 
 import asyncio

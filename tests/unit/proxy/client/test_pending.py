@@ -36,14 +36,16 @@ def test_a_broken_call_puts_all_back_in_order_and_leaves_them_open() -> None:
     assert [one.is_unknown for one in records] == [True, True, True, True, False]
 
 
-def test_an_answer_that_stops_is_of_its_message_alone() -> None:
-    queue, records = queue_of(6)
+@pytest.mark.parametrize("is_unknown", [True, False])
+def test_what_may_be_written_of_a_message_may_be_of_those_behind(*, is_unknown: bool) -> None:
+    """They were on their way together, in one entry perhaps, whose fate is not known."""
+    queue, records = queue_of(7)
     for _ in range(3):
         queue.next_batch(2, 100)
-    done, left = queue.stopped(1, is_unknown=True)
+    done, left = queue.stopped(1, is_unknown=is_unknown)
     assert (done, left, queue.number) == (records[:1], 1, 1)
     assert list(queue.waiting) == records[1:]
-    assert [one.is_unknown for one in records] == [False, True, False, False, False, False]
+    assert [one.is_unknown for one in records] == [False, *[is_unknown] * 5, False]
 
 
 def test_giving_up_what_may_be_written_takes_all_such_along() -> None:
@@ -151,6 +153,8 @@ class Story:
             is_unknown = self.rng.random() < 0.5
             if is_unknown and self.rng.random() < 0.5:
                 self.write(records[written:])
+                for behind in self.on_way[1 : self.rng.randint(1, len(self.on_way))]:
+                    self.write(behind)
             self.on_way.clear()
             done, _ = self.queue.stopped(written, is_unknown=is_unknown)
             self.acknowledged += [one.payload for one in done]
