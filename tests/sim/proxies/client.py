@@ -17,7 +17,7 @@ from tailrace.simulation.machine import SimClock
 from tailrace.simulation.process import SimProcess
 from tests.sim.proxies.checker import StreamModel
 from tests.sim.proxies.server import PORT, READ_SET, WRITE_SET
-from tests.sim.proxies.wire import SimTransport
+from tests.sim.proxies.transport import SimTransport
 
 if TYPE_CHECKING:
     from tailrace.proxy.client.stream_writer import StreamWriter
