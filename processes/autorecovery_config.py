@@ -19,7 +19,7 @@ _ID = re.compile(r"[A-Za-z0-9._:\-]+")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AutoRecoveryProcessConfig:
-    """Everything that one process of auto-recovery can be told."""
+    """All settings of one process of auto-recovery."""
 
     metadata_uri: str = setting(
         "metadataServiceUri",

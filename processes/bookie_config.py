@@ -17,7 +17,7 @@ _ID = re.compile(r"[A-Za-z0-9._:\-]+")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BookieProcessConfig:
-    """Everything that one bookie process can be told."""
+    """All settings of one bookie process."""
 
     metadata_uri: str = setting(
         "metadataServiceUri",

@@ -30,7 +30,7 @@ class OwnedTopicLogConfig(TopicLogConfig):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerProcessConfig:
-    """Everything that one broker of a cluster can be told."""
+    """All settings of one broker of a cluster."""
 
     metadata_uri: str = setting(
         "metadataServiceUri",

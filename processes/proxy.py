@@ -52,7 +52,7 @@ from tailrace.proxy.service.write_service import WriteService
 class RunningProxy(NamedTuple):
     """What runs: for the process that waits for its end."""
 
-    told: Endpoint
+    advertised: Endpoint
     """Where clients connect to."""
     failures: Mapping[asyncio.Future[None], str]
     """What ends it besides a signal, as in `Serving`."""
@@ -84,8 +84,8 @@ async def write_proxy_process(
     other ledgers), CorruptData, OSError (address in use).
     """
     async with AsyncExitStack() as stack:
-        server, told = _take_port(config, stack)
-        location = ProxyLocation(config.address.shard, told.host, told.port)
+        server, advertised = _take_port(config, stack)
+        location = ProxyLocation(config.address.shard, advertised.host, advertised.port)
         log = proxy_log_config(config.log, location)
         opened = await _open(config, log, clock, metrics, stack)
         timeout_ms = granted_ms(opened.store, config.session_timeout_ms)
@@ -108,7 +108,7 @@ async def write_proxy_process(
         await _follow_stops(opened, location, config.address.region, streams, stack)
         await _register(opened, members.WRITE_PROXIES, location, config.address.region, stack)
         stack.push_async_callback(_begin_drain, server, streams)
-        yield RunningProxy(told, {locks.taken: ""})
+        yield RunningProxy(advertised, {locks.taken: ""})
 
 
 @asynccontextmanager
@@ -120,17 +120,17 @@ async def read_proxy_process(
     Errors: as `write_proxy_process`.
     """
     async with AsyncExitStack() as stack:
-        server, told = _take_port(config, stack)
+        server, advertised = _take_port(config, stack)
         opened = await _open(config, config.log, clock, metrics, stack)
         service = ReadService(opened.logs, clock, config.read, log_of)
         metrics.register("proxy_read", service.metrics)
         server.add(READ_PROXY, service)
         await _serve(config, server, metrics, stack)
         stack.push_async_callback(service.close)
-        location = ProxyLocation(config.address.shard, told.host, told.port)
+        location = ProxyLocation(config.address.shard, advertised.host, advertised.port)
         await _register(opened, members.READ_PROXIES, location, config.address.region, stack)
         stack.push_async_callback(server.stop_serving)
-        yield RunningProxy(told, {})
+        yield RunningProxy(advertised, {})
 
 
 def _take_port(config: ProxyProcessConfig, stack: AsyncExitStack) -> tuple[GrpcServer, Endpoint]:
@@ -138,7 +138,7 @@ def _take_port(config: ProxyProcessConfig, stack: AsyncExitStack) -> tuple[GrpcS
     server = GrpcServer(config.grpc)
     stack.push_async_callback(server.close)
     at = config.address.at
-    return server, config.address.told(server.bind(at.host, at.port))
+    return server, config.address.advertised_at(server.bind(at.host, at.port))
 
 
 async def _open(
@@ -222,7 +222,7 @@ async def _begin_drain(server: GrpcServer, streams: Streams) -> None:
 
 
 def _serving(running: RunningProxy) -> Serving:
-    return Serving(f"ready: proxy={running.told}\n", running.failures)
+    return Serving(f"ready: proxy={running.advertised}\n", running.failures)
 
 
 def _remedies(config: ProxyProcessConfig) -> Remedies:

@@ -47,10 +47,10 @@ class ProxyAddressConfig:
     )
 
     def __post_init__(self) -> None:
-        at, told = self.at, self.told(0)
-        if told.host in EVERYWHERE:
+        at, found = self.at, self.advertised_at(0)
+        if found.host in EVERYWHERE:
             raise ValueError(
-                f"proxy.advertised.listener: no client can connect to {told.host or at.host!r}:"
+                f"proxy.advertised.listener: no client can connect to {found.host or at.host!r}:"
                 " give the host that they are to use (--advertise HOST:PORT)"
             )
 
@@ -59,12 +59,12 @@ class ProxyAddressConfig:
         """Where it listens."""
         return _endpoint(self.listener, "proxy.listener")
 
-    def told(self, bound_port: int) -> Endpoint:
+    def advertised_at(self, bound_port: int) -> Endpoint:
         """Where clients connect to, once the proxy listens on a port."""
         if not self.advertised:
             return Endpoint(self.at.host, bound_port)
-        told = _endpoint(self.advertised, "proxy.advertised.listener")
-        return told if told.port else Endpoint(told.host, bound_port)
+        found = _endpoint(self.advertised, "proxy.advertised.listener")
+        return found if found.port else Endpoint(found.host, bound_port)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -23,7 +23,7 @@ ANSWER_MS_MIN: Final = 5_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProxyProcessConfig:
-    """Everything that proxies of both kinds can be told."""
+    """All settings of proxies of both kinds."""
 
     metadata_uri: str = setting(
         "metadataServiceUri",
@@ -71,7 +71,7 @@ class ProxyProcessConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteProxyConfig(ProxyProcessConfig):
-    """Everything that one write proxy can be told."""
+    """All settings of one write proxy."""
 
     write: WriteServiceConfig = field(default_factory=WriteServiceConfig)
     owner: OwnerConfig = field(default_factory=OwnerConfig)
@@ -91,7 +91,7 @@ class WriteProxyConfig(ProxyProcessConfig):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadProxyConfig(ProxyProcessConfig):
-    """Everything that one read proxy can be told."""
+    """All settings of one read proxy."""
 
     address: ReadProxyAddressConfig = field(default_factory=ReadProxyAddressConfig)
     read: ReadConfig = field(default_factory=ReadConfig)

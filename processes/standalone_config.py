@@ -48,7 +48,7 @@ class StandaloneProxyConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StandaloneConfig:
-    """Everything that one standalone process can be told."""
+    """All settings of one standalone process."""
 
     data: Path = setting(
         "data", Path("tailrace-data"), "Directory of everything the process keeps."

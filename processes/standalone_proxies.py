@@ -41,8 +41,8 @@ async def serve_proxies(
         server = GrpcServer(proxy.grpc)
         stack.push_async_callback(server.close)
         at = proxy.address.at
-        told = proxy.address.told(server.bind(at.host, at.port))
-        location = ProxyLocation(proxy.address.shard, told.host, told.port)
+        advertised = proxy.address.advertised_at(server.bind(at.host, at.port))
+        location = ProxyLocation(proxy.address.shard, advertised.host, advertised.port)
         log = proxy_log_config(config.log, location)
         namespace = LogNamespace(storage.store, ledgers, log, clock)
         stack.push_async_callback(namespace.close)
@@ -65,6 +65,6 @@ async def serve_proxies(
         stack.push_async_callback(reads.close)
         stack.push_async_callback(streams.close)
         stack.push_async_callback(server.stop_serving)
-        sys.stdout.write(f"proxy: grpc={told}\n")
+        sys.stdout.write(f"proxy: grpc={advertised}\n")
         sys.stdout.flush()
         yield

@@ -16,7 +16,7 @@ class WriteProxyUnderTest(ServerProcess):
         super().__init__()
         self.shard = shard
         self.at = f"127.0.0.1:{free_port()}"
-        self.told = ""
+        self.named_at = ""
         """Where it says that clients connect to."""
         self._command = [
             *(str(TAILRACE), "proxy", self.kind, "--metadata", metadata, "--namespace", namespace),
@@ -33,7 +33,7 @@ class WriteProxyUnderTest(ServerProcess):
         named = self._launch()
         if named is None:
             raise AssertionError(f"it ended before it was ready:\n{self.output}")
-        self.told = named
+        self.named_at = named
         return self
 
     def refused(self) -> str:

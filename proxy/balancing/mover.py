@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 
 from tailrace.core.runtime.clock import Clock
 from tailrace.proxy.balancing.plan import Move
-from tailrace.proxy.balancing.proxies import ProxyOperator, Registered, Said
+from tailrace.proxy.balancing.proxies import ProxyOperator, Registered, Reply
 from tailrace.proxy.client.reactions import Trouble
 from tailrace.proxy.owner.codes import StatusCode
 from tailrace.proxy.owner.location import parse_location
@@ -129,7 +129,7 @@ class Mover:
         return failure
 
 
-def _owner(claimed: Said, target: Host) -> Host | None:
+def _owner(claimed: Reply, target: Host) -> Host | None:
     """Return where the stream is by what the target says; None: it does not say."""
     at = parse_location(claimed.location)
     found = None if at is None else Host(at.host, at.port)

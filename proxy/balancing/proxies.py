@@ -90,7 +90,7 @@ class ProxyView:
     """Why it did not answer; "": it did."""
 
 
-class Said(NamedTuple):
+class Reply(NamedTuple):
     """What came of a request."""
 
     outcome: Outcome
@@ -122,13 +122,13 @@ async def read_members(store: MetadataStore, path: str) -> list[Registered]:
         if node is None:
             continue  # it is gone since
         try:
-            said = decode_member(node.data)
+            registered = decode_member(node.data)
         except CorruptData:
             continue
-        at = said.service_endpoint
-        region = said.region if isinstance(said.region, str) else ""
-        member = Member(number, said.shard, Host(at.host, at.port), region)
-        found[member.host] = Registered(member, said.status, node.ctime_ms)
+        at = registered.service_endpoint
+        region = registered.region if isinstance(registered.region, str) else ""
+        member = Member(number, registered.shard, Host(at.host, at.port), region)
+        found[member.host] = Registered(member, registered.status, node.ctime_ms)
     return [found[host] for host in sorted(found)]
 
 
@@ -169,37 +169,37 @@ class ProxyOperator:
         """
         request = health_pb2.HealthCheckRequest()
         try:
-            said: Any = await self._transport.call(
+            reply: Any = await self._transport.call(
                 each.member.host, _HEALTH, request, self._timeout_s
             )
         except CallFailed as error:
             return error.trouble.value
-        known = said.status in health_pb2.HealthCheckResponse.ServingStatus.values()
+        known = reply.status in health_pb2.HealthCheckResponse.ServingStatus.values()
         return (
-            health_pb2.HealthCheckResponse.ServingStatus.Name(said.status) if known else "UNKNOWN"
+            health_pb2.HealthCheckResponse.ServingStatus.Name(reply.status) if known else "UNKNOWN"
         )
 
     async def owner(self, members: Sequence[Registered], stream: str) -> Registered | None:
         """Return the proxy that says it owns a stream; None: none that answers does."""
-        said = await self._all([self.owns(each, stream) for each in members])
-        owners = (each for each, owns in zip(members, said, strict=True) if owns)
+        reply = await self._all([self.owns(each, stream) for each in members])
+        owners = (each for each, owns in zip(members, reply, strict=True) if owns)
         return next(owners, None)
 
     async def owns(self, at: Registered, stream: str) -> bool:
         """Tell whether a proxy says that it owns a stream. It claims nothing."""
-        said = await self._stream_call(at, "get_owner", StreamRequest(stream=stream))
-        return said.outcome is StatusCode.SUCCESS
+        reply = await self._stream_call(at, "get_owner", StreamRequest(stream=stream))
+        return reply.outcome is StatusCode.SUCCESS
 
-    async def release(self, at: Registered, stream: str) -> Said:
+    async def release(self, at: Registered, stream: str) -> Reply:
         """Have a proxy let a stream go. Errors: none."""
         return await self._stream_call(at, "release", StreamRequest(stream=stream))
 
-    async def release_to(self, host: Host, stream: str, target: ProxyLocation) -> Said:
+    async def release_to(self, host: Host, stream: str, target: ProxyLocation) -> Reply:
         """Have a proxy let a stream go, and send clients to the target. Errors: none."""
         request = ReleaseToRequest(stream=stream, location=target.text)
-        return await self._said(self._ask(host, PROXY_ADMIN, "release_to", request))
+        return await self._reply(self._ask(host, PROXY_ADMIN, "release_to", request))
 
-    async def heartbeat(self, at: Registered, stream: str) -> Said:
+    async def heartbeat(self, at: Registered, stream: str) -> Reply:
         """Have a proxy claim a stream. Errors: none."""
         return await self._stream_call(at, "heartbeat", HeartbeatRequest(stream=stream))
 
@@ -212,20 +212,20 @@ class ProxyOperator:
             return ProxyView(at, trouble=f"{error.trouble.value} ({error})")
         return await self.view(at)
 
-    async def _stream_call(self, at: Registered, name: str, request: Message) -> Said:
-        return await self._said(self._ask(at.member.host, WRITE_PROXY, name, request))
+    async def _stream_call(self, at: Registered, name: str, request: Message) -> Reply:
+        return await self._reply(self._ask(at.member.host, WRITE_PROXY, name, request))
 
     async def _ask(self, host: Host, service: Service, name: str, request: Message) -> Message:
         method = service.methods[name]
         return await self._transport.call(host, method, request, self._timeout_s)
 
-    async def _said(self, asked: Coroutine[Any, Any, Message]) -> Said:
+    async def _reply(self, asked: Coroutine[Any, Any, Message]) -> Reply:
         try:
             header = cast("Any", await asked).header
         except CallFailed as error:
-            return Said(error.trouble, str(error))
+            return Reply(error.trouble, str(error))
         code = header.code if header.code in iter(StatusCode) else StatusCode.UNEXPECTED
-        return Said(StatusCode(code), header.error, header.location)
+        return Reply(StatusCode(code), header.error, header.location)
 
     async def _streams(self, host: Host, regex: str) -> dict[str, Load]:
         """Return what a proxy owns. Errors: CallFailed, TimeoutError (between two responses)."""

@@ -273,9 +273,9 @@ def test_of_two_proxies_with_one_location_the_second_ends(
     cluster: ThreeBookies, proxy: Callable[..., WriteProxyUnderTest]
 ) -> None:
     one = proxy().start()
-    assert one.told == one.at
+    assert one.named_at == one.at
     two = proxy("--advertise", one.at, "--shard", "0").start()
-    assert two.told == one.at
+    assert two.named_at == one.at
     request = WriteRequest(stream="contested", payload=b"a")
 
     async def story() -> None:

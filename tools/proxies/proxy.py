@@ -134,12 +134,12 @@ def release(streams: Streams, namespace: Namespace, timeout_s: Timeout = TIMEOUT
             if owner is None:
                 note(f"{stream}: no proxy that answers owns it")
                 continue
-            said = await proxies.operator.release(owner, stream)
-            if said.outcome is StatusCode.SUCCESS:
+            reply = await proxies.operator.release(owner, stream)
+            if reply.outcome is StatusCode.SUCCESS:
                 note(f"{stream}: released by {owner.name}")
             else:
                 failed += 1
-                note(f"{stream}: {owner.name} does not release it: {said.words}")
+                note(f"{stream}: {owner.name} does not release it: {reply.words}")
         return failed
 
     failed = on_proxies(namespace, timeout_s, work)

@@ -89,7 +89,7 @@ def test_a_reader_names_a_partition_by_its_topic(stream: str, log: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("listener", "advertised", "told"),
+    ("listener", "advertised", "expected"),
     [
         ("127.0.0.1:0", "", "127.0.0.1:77"),
         ("[::1]:8000", "", "[::1]:77"),
@@ -97,9 +97,9 @@ def test_a_reader_names_a_partition_by_its_topic(stream: str, log: str) -> None:
         (":8000", "proxy.example:5", "proxy.example:5"),
     ],
 )
-def test_where_clients_connect_to(listener: str, advertised: str, told: str) -> None:
+def test_where_clients_connect_to(listener: str, advertised: str, expected: str) -> None:
     config = ProxyAddressConfig(listener=listener, advertised=advertised)
-    assert str(config.told(77)) == told
+    assert str(config.advertised_at(77)) == expected
 
 
 @pytest.mark.parametrize(

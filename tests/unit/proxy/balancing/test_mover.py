@@ -241,8 +241,8 @@ def test_what_operators_see(run: Run) -> None:
         assert await cluster.operator.owner(members, "c-1") is None
         view = await cluster.operator.set_accepts(members[0], accepts=False)
         assert view.status is ServerStatus.WRITE_ONLY
-        said = await cluster.operator.release(members[0], "b-1")
-        assert said.outcome is StatusCode.SUCCESS
+        reply = await cluster.operator.release(members[0], "b-1")
+        assert reply.outcome is StatusCode.SUCCESS
         assert await cluster.operator.owner(members, "b-1") is None
         cluster.transport.away.add(Host("host", 4002))
         cluster.transport.hung.add(Host("host", 4003))
