@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from tailrace.protocol.proxy import common_pb2 as tailrace_dot_protocol_dot_proxy_dot_common__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n(tailrace/protocol/proxy/read_proxy.proto\x12\x11tailrace.proxy.v1\x1a$tailrace/protocol/proxy/common.proto\"\x85\x01\n\tLogRecord\x12%\n\x04\x64lsn\x18\x01 \x01(\x0b\x32\x17.tailrace.proxy.v1.Dlsn\x12\x16\n\x0etransaction_id\x18\x02 \x01(\x03\x12\x18\n\x0bsequence_id\x18\x03 \x01(\x03H\x00\x88\x01\x01\x12\x0f\n\x07payload\x18\x04 \x01(\x0c\x42\x0e\n\x0c_sequence_id\"\xe1\x01\n\x0bReadRequest\x12\x0e\n\x06stream\x18\x01 \x01(\t\x12\x33\n\x04\x65\x64ge\x18\x02 \x01(\x0e\x32#.tailrace.proxy.v1.ReadRequest.EdgeH\x00\x12\'\n\x04\x64lsn\x18\x03 \x01(\x0b\x32\x17.tailrace.proxy.v1.DlsnH\x00\x12\x18\n\x0etransaction_id\x18\x04 \x01(\x03H\x00\x12\x13\n\x0brecords_max\x18\x05 \x01(\x04\x12\x0c\n\x04tail\x18\x06 \x01(\x08\"\x1e\n\x04\x45\x64ge\x12\n\n\x06OLDEST\x10\x00\x12\n\n\x06LATEST\x10\x01\x42\x07\n\x05start\"\x81\x01\n\x0cReadResponse\x12\x31\n\x06header\x18\x01 \x01(\x0b\x32!.tailrace.proxy.v1.ResponseHeader\x12-\n\x07records\x18\x02 \x03(\x0b\x32\x1c.tailrace.proxy.v1.LogRecord\x12\x0f\n\x07\x61t_tail\x18\x03 \x01(\x08\"!\n\x0fReadLastRequest\x12\x0e\n\x06stream\x18\x01 \x01(\t\"s\n\x10ReadLastResponse\x12\x31\n\x06header\x18\x01 \x01(\x0b\x32!.tailrace.proxy.v1.ResponseHeader\x12,\n\x06record\x18\x02 \x01(\x0b\x32\x1c.tailrace.proxy.v1.LogRecord\"O\n\x13ListSegmentsRequest\x12\x0e\n\x06stream\x18\x01 \x01(\t\x12(\n from_log_segment_sequence_number\x18\x02 \x01(\x03\"\xf3\x03\n\nLogSegment\x12#\n\x1blog_segment_sequence_number\x18\x01 \x01(\x03\x12\x1c\n\x14\x66irst_transaction_id\x18\x02 \x01(\x03\x12 \n\x13last_transaction_id\x18\x03 \x01(\x03H\x00\x88\x01\x01\x12*\n\tlast_dlsn\x18\x04 \x01(\x0b\x32\x17.tailrace.proxy.v1.Dlsn\x12\x19\n\x0crecord_count\x18\x05 \x01(\x03H\x01\x88\x01\x01\x12\x1f\n\x12\x63ompletion_time_ms\x18\x06 \x01(\x03H\x02\x88\x01\x01\x12\x13\n\x0bin_progress\x18\x07 \x01(\x08\x12I\n\x11truncation_status\x18\x08 \x01(\x0e\x32..tailrace.proxy.v1.LogSegment.TruncationStatus\x12\x30\n\x0fmin_active_dlsn\x18\t \x01(\x0b\x32\x17.tailrace.proxy.v1.Dlsn\"F\n\x10TruncationStatus\x12\n\n\x06\x41\x43TIVE\x10\x00\x12\x17\n\x13PARTIALLY_TRUNCATED\x10\x01\x12\r\n\tTRUNCATED\x10\x02\x42\x16\n\x14_last_transaction_idB\x0f\n\r_record_countB\x15\n\x13_completion_time_ms\"\x8c\x01\n\x14ListSegmentsResponse\x12\x31\n\x06header\x18\x01 \x01(\x0b\x32!.tailrace.proxy.v1.ResponseHeader\x12/\n\x08segments\x18\x02 \x03(\x0b\x32\x1d.tailrace.proxy.v1.LogSegment\x12\x10\n\x08has_more\x18\x03 \x01(\x08\x32\x8c\x02\n\tReadProxy\x12I\n\x04Read\x12\x1e.tailrace.proxy.v1.ReadRequest\x1a\x1f.tailrace.proxy.v1.ReadResponse0\x01\x12S\n\x08ReadLast\x12\".tailrace.proxy.v1.ReadLastRequest\x1a#.tailrace.proxy.v1.ReadLastResponse\x12_\n\x0cListSegments\x12&.tailrace.proxy.v1.ListSegmentsRequest\x1a\'.tailrace.proxy.v1.ListSegmentsResponseB\x02P\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n(tailrace/protocol/proxy/read_proxy.proto\x12\x11tailrace.proxy.v1\x1a$tailrace/protocol/proxy/common.proto\"\x85\x01\n\tLogRecord\x12%\n\x04\x64lsn\x18\x01 \x01(\x0b\x32\x17.tailrace.proxy.v1.Dlsn\x12\x16\n\x0etransaction_id\x18\x02 \x01(\x03\x12\x18\n\x0bsequence_id\x18\x03 \x01(\x03H\x00\x88\x01\x01\x12\x0f\n\x07payload\x18\x04 \x01(\x0c\x42\x0e\n\x0c_sequence_id\"\x85\x03\n\x0bReadRequest\x12\x0e\n\x06stream\x18\x01 \x01(\t\x12\x33\n\x04\x65\x64ge\x18\x02 \x01(\x0e\x32#.tailrace.proxy.v1.ReadRequest.EdgeH\x00\x12\'\n\x04\x64lsn\x18\x03 \x01(\x0b\x32\x17.tailrace.proxy.v1.DlsnH\x00\x12\x18\n\x0etransaction_id\x18\x04 \x01(\x03H\x00\x12\x37\n\x06\x62\x65hind\x18\x07 \x01(\x0b\x32%.tailrace.proxy.v1.ReadRequest.BehindH\x00\x12\x13\n\x0brecords_max\x18\x05 \x01(\x04\x12\x0c\n\x04tail\x18\x06 \x01(\x08\x1ai\n\x06\x42\x65hind\x12%\n\x04\x64lsn\x18\x01 \x01(\x0b\x32\x17.tailrace.proxy.v1.Dlsn\x12\x16\n\x0etransaction_id\x18\x02 \x01(\x03\x12\x11\n\tledger_id\x18\x03 \x01(\x03\x12\r\n\x05taken\x18\x04 \x01(\x03\"\x1e\n\x04\x45\x64ge\x12\n\n\x06OLDEST\x10\x00\x12\n\n\x06LATEST\x10\x01\x42\x07\n\x05start\"\x94\x01\n\x0cReadResponse\x12\x31\n\x06header\x18\x01 \x01(\x0b\x32!.tailrace.proxy.v1.ResponseHeader\x12-\n\x07records\x18\x02 \x03(\x0b\x32\x1c.tailrace.proxy.v1.LogRecord\x12\x0f\n\x07\x61t_tail\x18\x03 \x01(\x08\x12\x11\n\tledger_id\x18\x04 \x01(\x03\"!\n\x0fReadLastRequest\x12\x0e\n\x06stream\x18\x01 \x01(\t\"s\n\x10ReadLastResponse\x12\x31\n\x06header\x18\x01 \x01(\x0b\x32!.tailrace.proxy.v1.ResponseHeader\x12,\n\x06record\x18\x02 \x01(\x0b\x32\x1c.tailrace.proxy.v1.LogRecord\"O\n\x13ListSegmentsRequest\x12\x0e\n\x06stream\x18\x01 \x01(\t\x12(\n from_log_segment_sequence_number\x18\x02 \x01(\x03\"\xf3\x03\n\nLogSegment\x12#\n\x1blog_segment_sequence_number\x18\x01 \x01(\x03\x12\x1c\n\x14\x66irst_transaction_id\x18\x02 \x01(\x03\x12 \n\x13last_transaction_id\x18\x03 \x01(\x03H\x00\x88\x01\x01\x12*\n\tlast_dlsn\x18\x04 \x01(\x0b\x32\x17.tailrace.proxy.v1.Dlsn\x12\x19\n\x0crecord_count\x18\x05 \x01(\x03H\x01\x88\x01\x01\x12\x1f\n\x12\x63ompletion_time_ms\x18\x06 \x01(\x03H\x02\x88\x01\x01\x12\x13\n\x0bin_progress\x18\x07 \x01(\x08\x12I\n\x11truncation_status\x18\x08 \x01(\x0e\x32..tailrace.proxy.v1.LogSegment.TruncationStatus\x12\x30\n\x0fmin_active_dlsn\x18\t \x01(\x0b\x32\x17.tailrace.proxy.v1.Dlsn\"F\n\x10TruncationStatus\x12\n\n\x06\x41\x43TIVE\x10\x00\x12\x17\n\x13PARTIALLY_TRUNCATED\x10\x01\x12\r\n\tTRUNCATED\x10\x02\x42\x16\n\x14_last_transaction_idB\x0f\n\r_record_countB\x15\n\x13_completion_time_ms\"\x8c\x01\n\x14ListSegmentsResponse\x12\x31\n\x06header\x18\x01 \x01(\x0b\x32!.tailrace.proxy.v1.ResponseHeader\x12/\n\x08segments\x18\x02 \x03(\x0b\x32\x1d.tailrace.proxy.v1.LogSegment\x12\x10\n\x08has_more\x18\x03 \x01(\x08\x32\x8c\x02\n\tReadProxy\x12I\n\x04Read\x12\x1e.tailrace.proxy.v1.ReadRequest\x1a\x1f.tailrace.proxy.v1.ReadResponse0\x01\x12S\n\x08ReadLast\x12\".tailrace.proxy.v1.ReadLastRequest\x1a#.tailrace.proxy.v1.ReadLastResponse\x12_\n\x0cListSegments\x12&.tailrace.proxy.v1.ListSegmentsRequest\x1a\'.tailrace.proxy.v1.ListSegmentsResponseB\x02P\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -36,23 +36,25 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_LOGRECORD']._serialized_start=102
   _globals['_LOGRECORD']._serialized_end=235
   _globals['_READREQUEST']._serialized_start=238
-  _globals['_READREQUEST']._serialized_end=463
-  _globals['_READREQUEST_EDGE']._serialized_start=424
-  _globals['_READREQUEST_EDGE']._serialized_end=454
-  _globals['_READRESPONSE']._serialized_start=466
-  _globals['_READRESPONSE']._serialized_end=595
-  _globals['_READLASTREQUEST']._serialized_start=597
-  _globals['_READLASTREQUEST']._serialized_end=630
-  _globals['_READLASTRESPONSE']._serialized_start=632
-  _globals['_READLASTRESPONSE']._serialized_end=747
-  _globals['_LISTSEGMENTSREQUEST']._serialized_start=749
-  _globals['_LISTSEGMENTSREQUEST']._serialized_end=828
-  _globals['_LOGSEGMENT']._serialized_start=831
-  _globals['_LOGSEGMENT']._serialized_end=1330
-  _globals['_LOGSEGMENT_TRUNCATIONSTATUS']._serialized_start=1196
-  _globals['_LOGSEGMENT_TRUNCATIONSTATUS']._serialized_end=1266
-  _globals['_LISTSEGMENTSRESPONSE']._serialized_start=1333
-  _globals['_LISTSEGMENTSRESPONSE']._serialized_end=1473
-  _globals['_READPROXY']._serialized_start=1476
-  _globals['_READPROXY']._serialized_end=1744
+  _globals['_READREQUEST']._serialized_end=627
+  _globals['_READREQUEST_BEHIND']._serialized_start=481
+  _globals['_READREQUEST_BEHIND']._serialized_end=586
+  _globals['_READREQUEST_EDGE']._serialized_start=588
+  _globals['_READREQUEST_EDGE']._serialized_end=618
+  _globals['_READRESPONSE']._serialized_start=630
+  _globals['_READRESPONSE']._serialized_end=778
+  _globals['_READLASTREQUEST']._serialized_start=780
+  _globals['_READLASTREQUEST']._serialized_end=813
+  _globals['_READLASTRESPONSE']._serialized_start=815
+  _globals['_READLASTRESPONSE']._serialized_end=930
+  _globals['_LISTSEGMENTSREQUEST']._serialized_start=932
+  _globals['_LISTSEGMENTSREQUEST']._serialized_end=1011
+  _globals['_LOGSEGMENT']._serialized_start=1014
+  _globals['_LOGSEGMENT']._serialized_end=1513
+  _globals['_LOGSEGMENT_TRUNCATIONSTATUS']._serialized_start=1379
+  _globals['_LOGSEGMENT_TRUNCATIONSTATUS']._serialized_end=1449
+  _globals['_LISTSEGMENTSRESPONSE']._serialized_start=1516
+  _globals['_LISTSEGMENTSRESPONSE']._serialized_end=1656
+  _globals['_READPROXY']._serialized_start=1659
+  _globals['_READPROXY']._serialized_end=1927
 # @@protoc_insertion_point(module_scope)

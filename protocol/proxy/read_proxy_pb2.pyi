@@ -21,36 +21,51 @@ class LogRecord(_message.Message):
     def __init__(self, dlsn: _Optional[_Union[_common_pb2.Dlsn, _Mapping]] = ..., transaction_id: _Optional[int] = ..., sequence_id: _Optional[int] = ..., payload: _Optional[bytes] = ...) -> None: ...
 
 class ReadRequest(_message.Message):
-    __slots__ = ("stream", "edge", "dlsn", "transaction_id", "records_max", "tail")
+    __slots__ = ("stream", "edge", "dlsn", "transaction_id", "behind", "records_max", "tail")
     class Edge(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
         OLDEST: _ClassVar[ReadRequest.Edge]
         LATEST: _ClassVar[ReadRequest.Edge]
     OLDEST: ReadRequest.Edge
     LATEST: ReadRequest.Edge
+    class Behind(_message.Message):
+        __slots__ = ("dlsn", "transaction_id", "ledger_id", "taken")
+        DLSN_FIELD_NUMBER: _ClassVar[int]
+        TRANSACTION_ID_FIELD_NUMBER: _ClassVar[int]
+        LEDGER_ID_FIELD_NUMBER: _ClassVar[int]
+        TAKEN_FIELD_NUMBER: _ClassVar[int]
+        dlsn: _common_pb2.Dlsn
+        transaction_id: int
+        ledger_id: int
+        taken: int
+        def __init__(self, dlsn: _Optional[_Union[_common_pb2.Dlsn, _Mapping]] = ..., transaction_id: _Optional[int] = ..., ledger_id: _Optional[int] = ..., taken: _Optional[int] = ...) -> None: ...
     STREAM_FIELD_NUMBER: _ClassVar[int]
     EDGE_FIELD_NUMBER: _ClassVar[int]
     DLSN_FIELD_NUMBER: _ClassVar[int]
     TRANSACTION_ID_FIELD_NUMBER: _ClassVar[int]
+    BEHIND_FIELD_NUMBER: _ClassVar[int]
     RECORDS_MAX_FIELD_NUMBER: _ClassVar[int]
     TAIL_FIELD_NUMBER: _ClassVar[int]
     stream: str
     edge: ReadRequest.Edge
     dlsn: _common_pb2.Dlsn
     transaction_id: int
+    behind: ReadRequest.Behind
     records_max: int
     tail: bool
-    def __init__(self, stream: _Optional[str] = ..., edge: _Optional[_Union[ReadRequest.Edge, str]] = ..., dlsn: _Optional[_Union[_common_pb2.Dlsn, _Mapping]] = ..., transaction_id: _Optional[int] = ..., records_max: _Optional[int] = ..., tail: _Optional[bool] = ...) -> None: ...
+    def __init__(self, stream: _Optional[str] = ..., edge: _Optional[_Union[ReadRequest.Edge, str]] = ..., dlsn: _Optional[_Union[_common_pb2.Dlsn, _Mapping]] = ..., transaction_id: _Optional[int] = ..., behind: _Optional[_Union[ReadRequest.Behind, _Mapping]] = ..., records_max: _Optional[int] = ..., tail: _Optional[bool] = ...) -> None: ...
 
 class ReadResponse(_message.Message):
-    __slots__ = ("header", "records", "at_tail")
+    __slots__ = ("header", "records", "at_tail", "ledger_id")
     HEADER_FIELD_NUMBER: _ClassVar[int]
     RECORDS_FIELD_NUMBER: _ClassVar[int]
     AT_TAIL_FIELD_NUMBER: _ClassVar[int]
+    LEDGER_ID_FIELD_NUMBER: _ClassVar[int]
     header: _common_pb2.ResponseHeader
     records: _containers.RepeatedCompositeFieldContainer[LogRecord]
     at_tail: bool
-    def __init__(self, header: _Optional[_Union[_common_pb2.ResponseHeader, _Mapping]] = ..., records: _Optional[_Iterable[_Union[LogRecord, _Mapping]]] = ..., at_tail: _Optional[bool] = ...) -> None: ...
+    ledger_id: int
+    def __init__(self, header: _Optional[_Union[_common_pb2.ResponseHeader, _Mapping]] = ..., records: _Optional[_Iterable[_Union[LogRecord, _Mapping]]] = ..., at_tail: _Optional[bool] = ..., ledger_id: _Optional[int] = ...) -> None: ...
 
 class ReadLastRequest(_message.Message):
     __slots__ = ("stream",)

@@ -1,8 +1,8 @@
 """Reading a stream through read proxies: Read calls, each behind the last record of the former.
 
-A call that breaks, or a proxy that goes away, is followed by a call to another one from the place
-behind the last record that was taken. So none is missing and none comes twice; what a proxy sends
-again is left out here as well.
+A call that breaks, or a proxy that goes away, is followed by a call to another one that goes on
+behind the last record that was taken, as the first one would have: none is missing and none comes
+twice, also where the segment was truncated or rewritten. What a proxy sends again is left out here.
 """
 
 import asyncio
@@ -59,6 +59,8 @@ class RecordReader:
         self._start = start
         self._last: DLSN | None = None
         """Of the last record that was taken from a call."""
+        self._behind = ReadRequest.Behind()
+        """The same for a proxy; empty without one."""
         self.ready: deque[LogRecord] = deque()
         """Records that were taken and not given out."""
         self.is_at_end = False
@@ -127,9 +129,11 @@ class RecordReader:
             call.cancel()  # whoever receives hears of it
 
     def _request(self) -> ReadRequest:
-        start = self._start if self._last is None else self._last.next_slot()
+        start = self._start
         request = ReadRequest(stream=self.stream, tail=self._tails)
-        if isinstance(start, DLSN):
+        if self._last is not None:
+            request.behind.CopyFrom(self._behind)
+        elif isinstance(start, DLSN):
             request.dlsn.CopyFrom(dlsn_message(start))
         elif start is not None:
             request.transaction_id = start
@@ -177,11 +181,24 @@ class RecordReader:
     # ------------------------------------------------------------------ answers
 
     def _take(self, answer: ReadResponse) -> None:
+        behind, last = self._behind, self._last
+        is_other = answer.ledger_id != behind.ledger_id
+        txid, taken = behind.transaction_id, behind.taken
         for record in answer.records:
             dlsn = dlsn_of(record.dlsn)
-            if self._last is None or dlsn > self._last:
-                self._last = dlsn
+            if is_other or last is None or dlsn > last:
+                last = dlsn
+                taken = taken + 1 if record.transaction_id == txid else 1
+                txid = record.transaction_id
                 self.ready.append(record)
+        if last is not None and last != self._last:
+            self._last = last
+            self._behind = ReadRequest.Behind(
+                dlsn=dlsn_message(last),
+                transaction_id=txid,
+                ledger_id=answer.ledger_id,
+                taken=taken,
+            )
         if code_of(answer.header) is StatusCode.SUCCESS:
             self._attempts, self._since_s = Attempts(), None
 

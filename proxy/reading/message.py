@@ -110,9 +110,9 @@ def take_message(
     Shape: `entries` has one, and none is empty. Cost: 3 us a record, 3 ms at most; a larger record
     costs two copies of it.
     """
-    response = ReadResponse(header=_SUCCESS)
-    left = MESSAGE_BYTES_MAX
     first_part = last_part = entries[0]
+    response = ReadResponse(header=_SUCCESS, ledger_id=first_part.ledger_id)
+    left = MESSAGE_BYTES_MAX
     count = 0
     while entries and (entry := entries[0]).ledger_id == first_part.ledger_id:
         taken, left = _fitting(entry.columns.payloads, left, is_first=count == 0)
@@ -133,7 +133,7 @@ def take_message(
         last,
         (first_part.columns.txids[0], last_part.columns.txids[-1]),
         first_part.ledger_id,
-        _behind(last, first_part.ledger_id, segments),
+        place_behind(last, first_part.ledger_id, segments),
     )
     is_at_tail = is_caught_up and not entries
     data = response.SerializeToString() + (_AT_TAIL_END if is_at_tail else b"")
@@ -199,8 +199,8 @@ def add_records(records: "Sequence[EntryRecords]", segments: SegmentList) -> lis
     return list(response.records)
 
 
-def _behind(last: DLSN, ledger_id: LedgerId, segments: SegmentList) -> Place:
-    """Return where the next record may be: in the next segment, if this one has no more.
+def place_behind(last: DLSN, ledger_id: LedgerId, segments: SegmentList) -> Place:
+    """Return where the record behind one may be: in the next segment, if its own has no more.
 
     So that a reader which stands there does not need a segment that is purged.
     """

@@ -137,7 +137,8 @@ def test_what_a_proxy_sends_again_is_left_out(run: Run) -> None:
         await asyncio.sleep(1)
         last = await client.read_last("s")
         assert last is not None
-        thin.net.answers["read"] = [answer(ReadResponse, Code.SUCCESS, records=[last, last])]
+        repeated = {"records": [last, last], "ledger_id": await thin.ledger_id()}
+        thin.net.answers["read"] = [answer(ReadResponse, Code.SUCCESS, **repeated)]
         reader = client.reader("s", None, tails=True)
         assert await take(reader, 1) == [b"2"]
         await client.write("s", b"3")
@@ -153,13 +154,29 @@ def test_a_call_that_breaks_inside_of_an_entry_goes_on_there(run: Run) -> None:
         await asyncio.sleep(1)
         first = client.reader("s", None, tails=False)
         await first.fill()
-        thin.net.answers["read"] = [answer(ReadResponse, Code.SUCCESS, records=[first.ready[0]])]
+        only = {"records": [first.ready[0]], "ledger_id": await thin.ledger_id()}
+        thin.net.answers["read"] = [answer(ReadResponse, Code.SUCCESS, **only)]
         reader = client.reader("s", None, tails=True)
         assert await take(reader, 1) == [b"0"]
-        for calls in thin.net.open_calls.values():
-            for call in list(calls):
-                call.break_()
+        thin.break_calls()
         assert await take(reader, 2) == [b"1", b"2"]
+
+    run(story)
+
+
+def test_a_reader_whose_next_records_are_truncated_goes_on_with_them(run: Run) -> None:
+    """As one that stays at its proxy: truncation counts where a reader begins."""
+
+    async def story(thin: Thin) -> None:
+        client = thin.client()
+        payloads = [bytes([n]) * 70_000 for n in range(6)]  # each is a response of its own
+        positions = await client.write_bulk("s", payloads)
+        await asyncio.sleep(1)
+        reader = client.reader("s", None, tails=True)
+        assert await take(reader, 1) == payloads[:1]
+        await client.truncate("s", positions[5])
+        thin.break_calls()
+        assert await take(reader, 5) == payloads[1:]
 
     run(story)
 

@@ -248,6 +248,19 @@ class Thin:
         (found,) = [each for each in self.proxies if stream in each.streams.owned]
         return found
 
+    def break_calls(self) -> None:
+        """Break the connection of each call that is open."""
+        for calls in self.net.open_calls.values():
+            for call in list(calls):
+                call.break_()
+
+    async def ledger_id(self, stream: str = "s") -> int:
+        """Return the ledger of its newest segment, as a read proxy names it."""
+        log = await self.world.log(stream)
+        await log.refresh()
+        assert log.segments.last is not None
+        return log.segments.last.ledger_id
+
     async def payloads(self, stream: str = "s") -> list[bytes]:
         """Return what is written, once the owner has let go."""
         for proxy in self.proxies:
