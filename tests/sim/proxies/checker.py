@@ -89,8 +89,6 @@ class StreamModel:
         """What any reader was given."""
         self.runs: list[tuple[str, list[DLSN]]] = []
         """What each reader was given, in its order."""
-        self.resuming: set[str] = set()
-        """Readers that begin again by position: what was truncated meanwhile they do not get."""
         self.truncated = DLSN(0, 0, 0)
         """Records before it may be gone."""
         self.acked: dict[str, tuple[int, DLSN]] = {}
@@ -155,11 +153,9 @@ class StreamModel:
 
     # Readers
 
-    def new_run(self, reader: str, *, resumes: bool = False) -> list[DLSN]:
+    def new_run(self, reader: str) -> list[DLSN]:
         """Return the list that a reader's positions go to."""
         run: list[DLSN] = []
-        if resumes:
-            self.resuming.add(reader)
         self.runs.append((reader, run))
         return run
 
@@ -203,8 +199,6 @@ class StreamModel:
             numbers = [at[dlsn] for dlsn in run]
             between = order[numbers[0] : numbers[-1] + 1] if numbers else []
             missed = sorted(set(between).difference(run))
-            if reader in self.resuming:
-                missed = [dlsn for dlsn in missed if dlsn >= self.truncated]
             self.expect(not missed, f"{reader} from {run[:1]} to {run[-1:]} missed {missed[:5]}")
 
     def _check_record(self, payload: bytes, record: _Record, copies: list[DLSN]) -> None:

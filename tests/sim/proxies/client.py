@@ -229,7 +229,7 @@ async def read(
 ) -> None:
     """Read one stream through read proxies for a while. Errors: ProxyError."""
     start = rng.choice(sorted(model.seen)) if model.seen and rng.random() < 0.7 else None
-    run = model.new_run(f"{name}@{process.world.loop.time():.3f}", resumes=True)
+    run = model.new_run(f"{name}@{process.world.loop.time():.3f}")
     reader = process.client.reader(model.name, start, tails=rng.random() < 0.8)
     left = rng.choice((5, 50, 1_000))
     try:
