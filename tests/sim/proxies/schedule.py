@@ -68,9 +68,18 @@ async def _begin(proxies: ProxyWorld) -> None:
 
 
 async def _see_progress(proxies: ProxyWorld) -> None:
-    """With nothing wrong any more, a client that comes now writes to each stream."""
+    """With nothing wrong any more, a client that comes now writes to each stream.
+
+    Unless bookies that found their disks damaged are missing for an ensemble.
+    """
     world = proxies.world
     began_s = world.loop.time()
+    async with asyncio.timeout(PROGRESS_S):
+        await world.all_well()
+    whole = sum(not each.given_up for each in world.machines)
+    if whole < proxies.log_config.ensemble_size:
+        world.trace("schedule", "no progress expected", f"{whole} bookies are whole")
+        return
     client = proxies.new_thin_client(finds_all=True)
     for model in proxies.models:
         writer = Writer(client, model, f"last {model.name}", Random(world.seed))
