@@ -14,13 +14,10 @@ from tailrace.broker.broker import Broker
 from tailrace.broker.cluster.paths import ClusterPaths
 from tailrace.broker.running import Storage, running_broker
 from tailrace.core.errors import CoreError, NodeExists, NoNode, Unavailable
-from tailrace.core.log.open_namespace import NamespaceOptions, open_namespace
-from tailrace.core.metadata.cluster import check_cluster
-from tailrace.core.metadata.uri import parse_uri
 from tailrace.core.runtime.clock import Clock, SystemClock
 from tailrace.core.runtime.metrics import Metrics
 from tailrace.processes.broker_config import BrokerProcessConfig
-from tailrace.processes.cluster_namespace import Connecting, bind, granted_ms, register_numbers
+from tailrace.processes.cluster_namespace import granted_ms, open_bound
 from tailrace.processes.lifecycle import Remedies, Serving, run_process
 
 if TYPE_CHECKING:
@@ -53,21 +50,7 @@ async def broker_process(
     other ledgers), CorruptData, OSError (address in use).
     """
     async with AsyncExitStack() as stack:
-        connecting = Connecting(config.session_timeout_ms, config.answer_within_ms)
-        await bind(config.metadata_uri, config.namespace_uri, connecting)
-        options = NamespaceOptions(
-            log=config.log_config(),
-            ledgers=config.ledgers,
-            bookies=config.bookies,
-            cold=config.cold,
-            session_timeout_ms=config.session_timeout_ms,
-            answer_within_ms=config.answer_within_ms,
-            ledger_servers=parse_uri(config.metadata_uri).hosts,
-        )
-        opening = open_namespace(config.namespace_uri, options, clock)
-        opened = await stack.enter_async_context(opening)
-        await check_cluster(opened.ledger_store, opened.binding.bk_ledgers_path)
-        register_numbers(opened, metrics)
+        opened = await open_bound(config, config.log_config(), clock, metrics, stack)
         paths = ClusterPaths.of_namespace(opened.uri.root)
         storage = Storage(
             opened.store,

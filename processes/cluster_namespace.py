@@ -3,16 +3,20 @@
 import logging
 import sys
 from contextlib import AsyncExitStack
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from tailrace.core.errors import NodeExists
-from tailrace.core.log.open_namespace import OpenNamespace
+from tailrace.core.ledger.config import BookieClientConfig, LedgerClientConfig
+from tailrace.core.log.cold.config import ColdConfig
+from tailrace.core.log.config import LogConfig
+from tailrace.core.log.open_namespace import NamespaceOptions, OpenNamespace, open_namespace
 from tailrace.core.metadata.bindings import bind_namespace, find_binding
 from tailrace.core.metadata.cluster import check_cluster
 from tailrace.core.metadata.namespace_binding import BKDLConfig
 from tailrace.core.metadata.store import MetadataStore
 from tailrace.core.metadata.uri import parse_namespace_uri, parse_uri
 from tailrace.core.metadata.zookeeper import ZookeeperStore
+from tailrace.core.runtime.clock import Clock
 from tailrace.core.runtime.metrics import Metrics
 
 logger = logging.getLogger(__name__)
@@ -24,6 +28,63 @@ class Connecting(NamedTuple):
     session_timeout_ms: int
     answer_within_ms: int
     """Each answer."""
+
+
+class ClusterSettings(Protocol):
+    """The settings that this takes of `BrokerProcessConfig` and `ProxyProcessConfig`."""
+
+    @property
+    def metadata_uri(self) -> str:
+        """Where the bookies' cluster is."""
+
+    @property
+    def namespace_uri(self) -> str:
+        """Where the namespace is."""
+
+    @property
+    def session_timeout_ms(self) -> int:
+        """Of the session with ZooKeeper."""
+
+    @property
+    def answer_within_ms(self) -> int:
+        """Of each of its answers."""
+
+    @property
+    def cold(self) -> ColdConfig:
+        """Cold storage."""
+
+    @property
+    def ledgers(self) -> LedgerClientConfig:
+        """Ledgers."""
+
+    @property
+    def bookies(self) -> BookieClientConfig:
+        """Connections to bookies."""
+
+
+async def open_bound(
+    config: ClusterSettings, log: LogConfig, clock: Clock, metrics: Metrics, stack: AsyncExitStack
+) -> OpenNamespace:
+    """Open the namespace, bound to the cluster, until the stack closes; show its numbers.
+
+    Errors: as `bind`. Cancel: the stack closes what is open.
+    """
+    connecting = Connecting(config.session_timeout_ms, config.answer_within_ms)
+    await bind(config.metadata_uri, config.namespace_uri, connecting)
+    options = NamespaceOptions(
+        log=log,
+        ledgers=config.ledgers,
+        bookies=config.bookies,
+        cold=config.cold,
+        session_timeout_ms=config.session_timeout_ms,
+        answer_within_ms=config.answer_within_ms,
+        ledger_servers=parse_uri(config.metadata_uri).hosts,
+    )
+    opening = open_namespace(config.namespace_uri, options, clock)
+    opened = await stack.enter_async_context(opening)
+    await check_cluster(opened.ledger_store, opened.binding.bk_ledgers_path)
+    register_numbers(opened, metrics)
+    return opened
 
 
 async def bind(metadata_uri: str, namespace_uri: str, connecting: Connecting) -> None:

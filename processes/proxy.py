@@ -18,13 +18,11 @@ from tailrace.broker.cluster.paths import ClusterPaths
 from tailrace.broker.listeners import Endpoint
 from tailrace.core.errors import CoreError, NodeExists, NoNode, Unavailable
 from tailrace.core.log.config import LogConfig
-from tailrace.core.log.open_namespace import NamespaceOptions, OpenNamespace, open_namespace
-from tailrace.core.metadata.cluster import check_cluster
-from tailrace.core.metadata.uri import parse_uri
+from tailrace.core.log.open_namespace import OpenNamespace
 from tailrace.core.runtime.clock import Clock, SystemClock
 from tailrace.core.runtime.metrics import Metrics
 from tailrace.core.runtime.task_health import task_health
-from tailrace.processes.cluster_namespace import Connecting, bind, granted_ms, register_numbers
+from tailrace.processes.cluster_namespace import granted_ms, open_bound
 from tailrace.processes.health_http import serve_health
 from tailrace.processes.lifecycle import Remedies, Serving, run_process
 from tailrace.processes.proxy_config import (
@@ -148,22 +146,8 @@ async def _open(
     metrics: Metrics,
     stack: AsyncExitStack,
 ) -> OpenNamespace:
-    """Open the namespace, bound to the cluster, until the stack closes; show its numbers."""
-    connecting = Connecting(config.session_timeout_ms, config.answer_within_ms)
-    await bind(config.metadata_uri, config.namespace_uri, connecting)
-    options = NamespaceOptions(
-        log=log,
-        ledgers=config.ledgers,
-        bookies=config.bookies,
-        cold=config.cold,
-        session_timeout_ms=config.session_timeout_ms,
-        answer_within_ms=config.answer_within_ms,
-        ledger_servers=parse_uri(config.metadata_uri).hosts,
-    )
-    opening = open_namespace(config.namespace_uri, options, clock)
-    opened = await stack.enter_async_context(opening)
-    await check_cluster(opened.ledger_store, opened.binding.bk_ledgers_path)
-    register_numbers(opened, metrics)
+    """Open the namespace until the stack closes, and show the numbers of all that is below."""
+    opened = await open_bound(config, log, clock, metrics, stack)
     task_health().register(metrics)
     return opened
 
@@ -216,7 +200,7 @@ async def _register(
 
 
 async def _begin_drain(server: GrpcServer, streams: Streams) -> None:
-    """Take no new stream; say so to those who ask."""
+    """Take no new stream, and answer NOT_SERVING to requests for its health."""
     streams.set_accept_new_stream(accepts=False)
     await server.stop_serving()
 
