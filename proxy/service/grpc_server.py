@@ -162,7 +162,7 @@ async def _guarded(method: Method, context: Context, call: Coroutine[Any, Any, T
         return await call
     except InvalidRequest as error:
         await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
-    except Exception:
+    except Exception:  # of ours, whatever it is: gRPC would send its text to the peer
         logger.exception("call_failed method=%s", method.path)
         await context.abort(grpc.StatusCode.INTERNAL, "the proxy failed; its log says why")
 

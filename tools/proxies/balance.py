@@ -48,6 +48,37 @@ class By(StrEnum):
     LOAD = "load"
 
 
+CountedBy = Annotated[By, typer.Option("--by", help="A stream counts one, or its bytes a second.")]
+Tolerance = Annotated[
+    int,
+    typer.Option(
+        "--tolerance",
+        metavar="PERCENT",
+        min=0,
+        max=1000,
+        help="A proxy above the average by no more than this keeps what it has.",
+    ),
+]
+MovesMax = Annotated[
+    int | None, typer.Option("--max-moves", metavar="N", min=0, help="Moves, at most.")
+]
+Drained = Annotated[
+    str | None,
+    typer.Option(
+        "--drain",
+        metavar="PROXY",
+        help="Move all that this proxy owns; it takes no new stream from then on.",
+    ),
+]
+RegionFrom = Annotated[
+    str | None,
+    typer.Option("--region-from", metavar="REGION", help="Only from proxies of this region,"),
+]
+RegionTo = Annotated[
+    str | None, typer.Option("--region-to", metavar="REGION", help="to those of this one.")
+]
+
+
 class Wanted(NamedTuple):
     """What the options ask for."""
 
@@ -60,38 +91,17 @@ class Wanted(NamedTuple):
 
 def balance(
     namespace: Namespace,
-    by: Annotated[
-        By, typer.Option("--by", help="A stream counts one, or its bytes a second.")
-    ] = By.COUNT,
-    tolerance: Annotated[
-        int,
-        typer.Option(
-            "--tolerance", metavar="PERCENT", min=0, max=1000,
-            help="A proxy above the average by no more than this keeps what it has.",
-        ),
-    ] = 10,
+    by: CountedBy = By.COUNT,
+    tolerance: Tolerance = 10,
     rate: Rate = 20.0,
-    moves_max: Annotated[
-        int | None, typer.Option("--max-moves", metavar="N", min=0, help="Moves, at most.")
-    ] = None,
-    drain: Annotated[
-        str | None,
-        typer.Option(
-            "--drain", metavar="PROXY",
-            help="Move all that this proxy owns; it takes no new stream from then on.",
-        ),
-    ] = None,
-    region_from: Annotated[
-        str | None,
-        typer.Option("--region-from", metavar="REGION", help="Only from proxies of this region,"),
-    ] = None,
-    region_to: Annotated[
-        str | None, typer.Option("--region-to", metavar="REGION", help="to those of this one.")
-    ] = None,
+    moves_max: MovesMax = None,
+    drain: Drained = None,
+    region_from: RegionFrom = None,
+    region_to: RegionTo = None,
     dry_run: DryRun = False,
     as_json: Json = False,
     timeout_s: Timeout = TIMEOUT_S,
-) -> None:  # fmt: skip
+) -> None:
     """Move streams between write proxies until all of a region have about as much.
 
     A stream goes from a proxy above the average to one below it. A move that fails is reported, and

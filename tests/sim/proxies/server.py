@@ -5,6 +5,7 @@ around the same services; only gRPC, signals and settings are not there.
 """
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine
 from random import Random
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -46,7 +47,7 @@ WRITE_SET: Final = f"{DEFAULT_ROOT}/{WRITE_PROXIES}"
 READ_SET: Final = f"{DEFAULT_ROOT}/{READ_PROXIES}"
 
 
-class Life(LogClient):
+class Life(LogClient, ABC):
     """One process of a proxy."""
 
     door: Door
@@ -72,8 +73,9 @@ class Life(LogClient):
         )
         self.door = Door(self.process, Host(shard.address, PORT), self._serve_what())
 
+    @abstractmethod
     def _serve_what(self) -> dict[str, object]:
-        raise NotImplementedError
+        """Return what it serves, by the services' names."""
 
     async def serve(self) -> None:
         """Register and serve, as long as that makes sense."""
