@@ -66,7 +66,7 @@ class Routes:
     # -- look-ups ---------------------------------------------------------------------------------
 
     def owner(self, topic: str, partition: int) -> int | None:
-        """Return the live broker that owns a partition; None if there is no such partition."""
+        """Return the live broker that owns a partition; None: it does not exist."""
         known = self._topics.get(topic)
         if known is None or not 0 <= partition < known.partition_count:
             return None

@@ -37,7 +37,7 @@ class Owners(Protocol):
     """Which broker owns a partition; `Routes` knows."""
 
     def owner(self, topic: str, partition: int, /) -> int | None:
-        """Return the broker that owns a partition; None if there is no such partition."""
+        """Return the broker that owns a partition; None: the partition does not exist."""
 
 
 class Sender(Protocol):

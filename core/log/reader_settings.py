@@ -44,5 +44,5 @@ class ReaderSettings(NamedTuple):
     when (`LogReader.ask_ahead`)."""
     rules: ReadRules = READ_ALL
     resume: Resume | None = None
-    """What was given out before the start, which then lies in `ledger_id` and is no beginning: what
-    was truncated since is read, and a segment that was purged is an error."""
+    """What an earlier reader gave out before the start, a position in `ledger_id`. Records that
+    were truncated since are read; a segment that was purged is an error."""

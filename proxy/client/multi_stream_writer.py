@@ -1,6 +1,6 @@
 """Writing to any of several streams: records gathered into sets, which go round robin.
 
-A set that is not answered soon is sent to another stream as well, so a slow owner holds up nobody;
+A set that is not answered soon is sent to another stream as well, so a slow owner delays no record;
 then it may be written twice. Source: DistributedLog DistributedLogMultiStreamWriter.
 """
 

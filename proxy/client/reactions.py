@@ -188,7 +188,9 @@ def react(
     rules: Rules = DEFAULT_RULES,
     location: str = "",
 ) -> Reaction:
-    """Decide on an answer. `host`: who was asked. `location`: that of the answer, for FOUND.
+    """Decide on an answer.
+
+    `host`: the proxy that was asked. `location`: that of the answer, for FOUND.
 
     It changes `attempts`: what it knows of time-outs and of unknown outcomes.
     """

@@ -126,7 +126,7 @@ class RecordReader:
             await call.send(self._request())
             await call.done_sending()
         except CallFailed:
-            call.cancel()  # whoever receives hears of it
+            call.cancel()  # `receive` raises why
 
     def _request(self) -> ReadRequest:
         start = self._start

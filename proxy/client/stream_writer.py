@@ -261,7 +261,7 @@ class StreamWriter:
 
     async def _send(self, call: Call) -> None:
         """Send what waits, in messages, while few enough are in flight."""
-        with suppress(CallFailed):  # whoever receives hears of it
+        with suppress(CallFailed):  # `receive` raises why
             while await self._has_more():
                 for one in self._queue.expire_unsent(self._clock.monotonic_s()):
                     self._answer_failed(one, None, "no answer in time")

@@ -112,9 +112,9 @@ class Feed:
         """Whether the reader was told of what is new, and so asks no bookie for it."""
         self._waiting: dict[asyncio.Future[Found], None] = {}
         self._untold: dict[asyncio.Future[Found], None] = {}
-        """Of these, who is to hear when it is at the tail."""
+        """Those of them that get AT_TAIL when it is at the tail."""
         self._ending: dict[asyncio.Future[Found], None] = {}
-        """Of these, who ends at the tail: it is looked for once after each has asked."""
+        """Those of them that end at the tail; a read that begins after they asked answers them."""
         self._telling: Iterable[asyncio.Future[Found]] = ()
         self._poke: asyncio.Future[None] | None = None
         self._linger_s = context.config.feed_linger_ms / 1000
@@ -237,7 +237,7 @@ class Feed:
         return False
 
     async def _hear(self, reader: "LogReader") -> None:
-        """Wait until there may be more, nobody waits, or a reader asks whether there is."""
+        """Wait until there may be more, no reader waits, or one asks whether there is more."""
         self._poke = poke = self._loop.create_future()
         hearing = self._tasks.spawn(reader.wait_for_more(), "wait")
         try:
@@ -297,7 +297,7 @@ class Feed:
             self._poke.set_result(None)
 
     def _end(self, found: Found) -> None:
-        """Let nobody wait, from now on."""
+        """Answer all readers that wait; from now on none does."""
         self.is_closed = True
         if self._timer is not None:
             self._timer.cancel()
