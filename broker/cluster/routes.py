@@ -100,7 +100,7 @@ class Routes:
     def readers(self, topic: Topic, partition: int) -> Mapping[str, int]:
         """Return the live broker of each rack that reads a partition for the consumers there.
 
-        In the owner's rack that is the owner. Nobody reads for others unless brokers serve racks.
+        In the owner's rack that is the owner. None reads for others unless brokers serve racks.
         Cost: a look-up, until the topic or a broker changes.
         """
         if not self._serves_racks or not self.live.racks:

@@ -69,7 +69,7 @@ class Sources(Protocol):
         """Begin to open a partition; the result is there when it is open or cannot be."""
 
     def next_turn(self, places: int, /) -> int:
-        """Return whose turn it is where not everybody can have one."""
+        """Return which get a turn where not all can have one."""
 
 
 class Collection:

@@ -65,7 +65,7 @@ class FollowedPartitions:
         self._logs: dict[tuple[str, int], NotesWatch] = {}
         """Logs that are open for this, followed at the moment or not."""
         self._waiting: dict[tuple[str, int], list[Opening]] = {}
-        """Who waits for those that are being opened."""
+        """The fetches that wait for those that are being opened."""
         self._opening: dict[tuple[str, int], asyncio.Task[None]] = {}
         self._closing: dict[tuple[str, int], asyncio.Task[None]] = {}
         self._failed = FailedOpens()
@@ -126,7 +126,7 @@ class FollowedPartitions:
     # -- opening ----------------------------------------------------------------------------------
 
     async def _open_task(self, key: TopicPartition) -> None:
-        """Open a partition and serve those who wait for it."""
+        """Open a partition and serve the fetches that wait for it."""
         outcome: FollowedPartition | ErrorCode = NOT_HERE
         try:
             if key in self._closing:
@@ -142,7 +142,7 @@ class FollowedPartitions:
             self._publish(key, outcome)
 
     def _publish(self, key: TopicPartition, outcome: "FollowedPartition | ErrorCode") -> None:
-        """Have a partition found from now on, and serve those who wait."""
+        """Have a partition found from now on, and serve the fetches that wait."""
         del self._opening[key]
         if isinstance(outcome, FollowedPartition):
             self._failed.forget(key)
@@ -176,7 +176,7 @@ class FollowedPartitions:
         return followed
 
     def _give_up(self, key: TopicPartition) -> None:
-        """Answer who waits for one whose opening was cancelled before it began."""
+        """Answer the fetches that wait for one whose opening was cancelled before it began."""
         if key in self._opening:
             self._publish(key, NOT_HERE)
 

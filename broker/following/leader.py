@@ -26,7 +26,7 @@ WAIT_S: Final = 0.5
 
 
 class LeaderState(NamedTuple):
-    """What a leader said."""
+    """What a leader answered."""
 
     epoch: int
     end: Offset

@@ -35,5 +35,5 @@ class OwnAndFollowed:
         return self._own.opening(topic, partition)
 
     def next_turn(self, places: int) -> int:
-        """Return whose turn it is where not everybody can have one."""
+        """Return which get a turn where not all can have one."""
         return self._own.next_turn(places)

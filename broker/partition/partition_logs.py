@@ -281,7 +281,7 @@ class PartitionLogs:
     # -- opening ----------------------------------------------------------------------------------
 
     async def _open_task(self, partition: TopicPartition) -> None:
-        """Open a partition and serve those who wait for it."""
+        """Open a partition and serve the fetches that wait for it."""
         outcome: PartitionLog | ErrorCode
         try:
             outcome = await self._open_now(partition)

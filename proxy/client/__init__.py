@@ -1,1 +1,1 @@
-"""The thin client's machinery: whom to ask, what to do with an answer, how calls reach a proxy."""
+"""The thin client's machinery: which proxy to ask, what an answer means, how calls reach a proxy."""

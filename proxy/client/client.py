@@ -1,7 +1,7 @@
 """A thin client: its proxies, its writers, its readers. `tailrace.dlog.ThinClient` is its face.
 
     request -> Caller ---------------------+
-    records -> StreamWriter (one a stream) +-> Proxies (whom to ask) -> Transport -> proxy
+    records -> StreamWriter (one a stream) +-> Proxies (which to ask) -> Transport -> proxy
     reading -> RecordReader ---------------+
 
 All that runs belongs to the client and ends with it.
@@ -140,7 +140,7 @@ class ProxyClient:
     # ------------------------------------------------------------------ writing
 
     def writer(self, stream: str) -> StreamWriter:
-        """Return the writer of a stream; all who write it through this client share it.
+        """Return the writer of a stream; all that write it through this client share it.
 
         Errors: Unavailable once closed; OverCapacity with `writers.max` busy ones.
         """
@@ -289,7 +289,7 @@ class ProxyClient:
         await self._ask("heartbeat", stream, build)
 
     async def owner(self, stream: str) -> Host | None:
-        """Return who owns a stream, as far as a proxy knows; None: none of them does.
+        """Return the owner of a stream, as far as a proxy knows; None: none of them knows one.
 
         Asks in the order of routing, the cached owner first; claims nothing. Errors: ProxyError of
         a request that no proxy takes, such as for a name that is not valid.

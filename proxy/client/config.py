@@ -39,7 +39,7 @@ class ClientConfig:
         "max.redirects", -1, "Times that a request is sent again; negative: no limit but the time"
     )
     stream_failfast: bool = setting(
-        "stream.failfast", False, "Fail a request at once for a stream that nobody serves now"
+        "stream.failfast", False, "Fail a request at once for a stream that no proxy serves now"
     )
     handshake_interval_ms: AtLeastOne = setting(
         "handshake.interval.ms", 300_000, "Time between two questions to all proxies, in ms"

@@ -21,7 +21,7 @@ class ProxyError(CoreError):
     """What the last proxy answered; None: no answer came."""
     stream: str = ""
     host: Host | None = None
-    """Who was asked last; None: no proxy was known."""
+    """The proxy that was asked last; None: none was known."""
     is_unknown: bool = False
     """Whether what was asked may have been done."""
 

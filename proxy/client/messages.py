@@ -26,5 +26,5 @@ def dlsn_message(dlsn: DLSN) -> Dlsn:
 
 
 def write_context(stream: str, tried: list[str], *covered: bytes) -> WriteContext:
-    """Return the context of a request: whom the client asked before, and the checksum."""
+    """Return the context of a request: the proxies that were asked before, and the checksum."""
     return WriteContext(tried_hosts=tried, crc32=request_checksum(stream, *covered))

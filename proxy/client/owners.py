@@ -1,4 +1,4 @@
-"""Which host owns which stream, as far as answers said. Pure.
+"""Which host owns which stream, as far as answers tell. Pure.
 
 A hint: a wrong entry costs a redirect. Bounded; the stream that was not used for longest goes.
 Source: DistributedLog OwnershipCache; reference 9.4.

@@ -52,7 +52,7 @@ class Proxies:
             self._forget(host)
 
     def choose(self, stream: str, attempts: Attempts, redirect: Host | None = None) -> Choice:
-        """Return whom to ask for a stream now. With no host at all, those left out come back."""
+        """Return the proxy to ask for a stream now. Without any, those left out come back."""
         routes = self.routes
         routes.expire(self._now_ms())
         if routes.is_empty:

@@ -1,4 +1,4 @@
-"""What a client does with the answer to a request, code by code, and whom it asks next. Pure.
+"""What a client does with the answer to a request, code by code, and which proxy is next. Pure.
 
 Whether what was asked has been done is a fact of its own (`is_unknown`): a connection that broke, a
 call without an answer in time, and most codes leave it open. DistributedLog sends the request again
@@ -61,7 +61,7 @@ class Reaction(NamedTuple):
     host: Host | None = None
     """RESEND: the host to ask; None: the cached owner or routing names it."""
     owner: Host | None = None
-    """Who owns the stream, to be kept."""
+    """The owner of the stream, to be kept."""
     drops_owner: bool = False
     """The cached owner of the stream is forgotten."""
     loses_host: HostLoss | None = None
@@ -248,7 +248,7 @@ First: TypeAlias = Callable[[Container[Host], Container[str]], Host | None]
 
 
 def choose(attempts: Attempts, redirect: Host | None, owner: Host | None, first: First) -> Choice:
-    """Return whom a request goes to now. `redirect`: as a reaction says. `owner`: the cached one.
+    """Return the proxy for a request now. `redirect`: as a reaction says. `owner`: the cached one.
 
     A host that this round has not asked is asked at once, another one after a pause. When all have
     been asked a new round begins.

@@ -10,7 +10,7 @@ RECORD_OVERHEAD_BYTES: Final = 256
 
 
 class Room:
-    """`buffer.memory` of one client. Who waits, waits in line."""
+    """`buffer.memory` of one client. Calls that wait, wait in line."""
 
     def __init__(self, limit: int) -> None:
         self.budget = Budget("proxy_client.buffer.bytes", limit)
@@ -44,7 +44,7 @@ class Room:
         self.budget.give(len(payload) + RECORD_OVERHEAD_BYTES)
 
     def close(self) -> None:
-        """Wake all who wait."""
+        """Wake all calls that wait."""
         self._is_closed = True
         for free in self._waiting:
             free.set()

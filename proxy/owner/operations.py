@@ -39,7 +39,7 @@ class Write:
     values: int = 0
     """How many values the record set in the payload has; 0: it is none."""
     writer: WriterSequence | None = None
-    """Who numbers it, so that a resend is known; None: it has no number."""
+    """The writer that numbers it, so that a resend is known; None: it has no number."""
 
     @property
     def records(self) -> int:
@@ -90,7 +90,7 @@ class WriteBulk:
 
     payloads: tuple[bytes, ...]
     writer: WriterSequence | None = None
-    """Who numbers them, and the number of the first; None: they have no numbers."""
+    """The writer that numbers them, and the first number; None: they have no numbers."""
     chain: WriteChain | None = None
     number: int = 0
     """Its place in the chain."""

@@ -4,8 +4,8 @@
 
 Invariants: it reads only while a reader waits at the ring's end, so it is as fast as the fastest of
 them and idle when none asks; each waiting reader gets the message itself, so that it gets on
-whatever the ring's limits are; what fails is answered to those who wait, and the next who asks has
-the same read tried again.
+whatever the ring's limits are; what fails is answered to those that wait, and the next
+that asks has the same read tried again.
 """
 
 import asyncio
@@ -184,7 +184,7 @@ class Feed:
             self.is_pumping = self.is_following = False
 
     async def _give_next(self) -> None:
-        """Encode the next message and give it to all who wait."""
+        """Encode the next message and give it to all that wait."""
         reader = self._reader
         assert reader is not None, "the pending entries came from it"
         message = take_message(
@@ -204,7 +204,7 @@ class Feed:
         await self._tell_all(message)
 
     async def _read(self) -> bool:
-        """Have entries pending; False when who waits heard of something else, or shall wait on."""
+        """Have entries pending; False: those that wait got something else, or wait on."""
         if self._home.is_elsewhere(self):
             self._context.metrics.merged_feeds_total += 1
             await self._tell_all(Signal.GONE)

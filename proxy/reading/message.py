@@ -3,7 +3,7 @@
     entries of core -> `take_message` -> one `Message` of at most 64 KiB, or of one larger record
 
 The bytes of a message end with `at_tail` while nothing that is known comes after it; a message that
-got a successor loses that end. Whoever wants a part of a message has it encoded again, which
+got a successor loses that end. A reader that wants a part of a message has it encoded again, which
 happens to a reader at its start and at its end.
 """
 
@@ -73,7 +73,7 @@ class Message:
         return len(self.data) + MESSAGE_OVERHEAD_BYTES
 
     def get_successor(self) -> None:
-        """Say no longer that nothing comes after it. Size: as before, for who counts it."""
+        """Say no longer that nothing comes after it. Its size counts as before."""
         if self.is_at_tail:
             self.is_at_tail = False
             self.data = self.data[: -len(_AT_TAIL_END)]

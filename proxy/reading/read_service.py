@@ -173,7 +173,7 @@ class ReadService:
         """Count a reader of a log. Errors: OverCapacity names the limit."""
         stream = self._streams.get(log.name)
         if stream is not None and stream.log is not log:
-            stream = None  # its log was deleted, and made again: who reads that one hears of it
+            stream = None  # its log was deleted, and made again: its readers get LOG_NOT_FOUND
         metrics, config = self.metrics, self._config
         self._check_limit(metrics.readers, config.readers_max, "proxy.read.readers.max")
         if stream is None:

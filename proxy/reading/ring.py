@@ -2,7 +2,7 @@
 
 Invariants: a ring has everything from `start` to `end` without a gap; what leaves is the oldest of
 a ring, the oldest of all rings when the process has too much. Nothing is kept because a reader has
-not had it: one who comes too late reads it from the bookies again.
+not had it: one that comes too late reads it from the bookies again.
 """
 
 from bisect import bisect_left

@@ -4,7 +4,7 @@
     behind                          the reader of an earlier call, which goes on
 
 A position in what was truncated counts as the first record that is kept, one beyond the tail as the
-tail: what comes before it there is left out. So all who wait at a tail wait in one feed.
+tail: what comes before it there is left out. So all that wait at a tail wait in one feed.
 """
 
 from tailrace.core.log.resume import Place, Resume

@@ -57,7 +57,7 @@ class StreamFeeds:
         best: tuple[Feed, int] | None = None
         for feed in self._feeds:
             number = feed.find(at)
-            # The one that goes on alone, as `is_elsewhere` says, so that nobody comes back here.
+            # The one that goes on alone, as `is_elsewhere` says, so that no reader comes back here.
             is_best = best is None or feed.ring.end.dlsn > best[0].ring.end.dlsn
             if number is not None and is_best:
                 best = feed, number
@@ -121,9 +121,9 @@ class StreamFeeds:
         return None
 
     async def end(self) -> Place:
-        """Return where a stream ends now, asked once for all who ask at the same time.
+        """Return where a stream ends now, asked once for all that ask at the same time.
 
-        A feed at the tail knows it. Errors: as Log.end. Cancel: who else waits asks again.
+        A feed at the tail knows it. Errors: as Log.end. Cancel: others that wait ask again.
         """
         following = [feed.ring.end for feed in self._feeds if feed.is_following]
         if following:
@@ -144,7 +144,7 @@ class StreamFeeds:
         finally:
             self._asking = None
             if asked.done():
-                asked.exception()  # nobody else may have asked
+                asked.exception()  # perhaps no other has asked
             else:
                 asked.cancel()
 

@@ -86,7 +86,7 @@ class GrpcServer:
         self._names.append(service.name)
 
     async def start(self) -> None:
-        """Serve, be SERVING, and describe the services to those who ask."""
+        """Serve, be SERVING, and describe the services by reflection."""
         described = [*self._names, _HEALTH, reflection.SERVICE_NAME]
         reflection.enable_server_reflection(described, self._server)
         for name in self._names:
@@ -94,7 +94,7 @@ class GrpcServer:
         await self._server.start()
 
     async def stop_serving(self) -> None:
-        """Be NOT_SERVING from now on, for those who ask for its health. Calls are served still."""
+        """Answer NOT_SERVING to requests for its health from now on. Calls are served still."""
         await self._health.enter_graceful_shutdown()
 
     async def close(self) -> None:

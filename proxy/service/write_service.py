@@ -157,7 +157,7 @@ class WriteService:
     # ------------------------------------------------------------------ one stream
 
     async def get_owner(self, request: StreamRequest) -> WriteResponse:
-        """Tell who owns a stream, as far as the proxy knows.
+        """Tell which proxy owns a stream, as far as this one knows.
 
         Shape: SUCCESS: this proxy, whose location comes too; FOUND: another; STREAM_UNAVAILABLE.
         Source: DistributedLogServiceImpl.getOwner.

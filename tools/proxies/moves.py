@@ -51,7 +51,7 @@ def show_moves(moved: Sequence[Moved], *, as_json: bool) -> None:
 
 
 def show_plan(moves: Sequence[Move], *, as_json: bool) -> None:
-    """Print moves that nobody carries out."""
+    """Print moves that are not carried out."""
     show_rows([_row(move, "planned") for move in moves], MOVE_COLUMNS, as_json=as_json)
     note(f"{len(moves)} streams would move; nothing was changed")
 
