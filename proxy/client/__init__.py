@@ -1,1 +1,1 @@
-"""The thin client's machinery: which proxy to ask, what an answer means, how calls reach a proxy."""
+"""The thin client: which proxy to ask, what an answer means, how calls reach a proxy."""
