@@ -107,8 +107,10 @@ def test_each_end_of_a_call_is_told_apart() -> None:
         await write("s")  # behind it on the same connection
         await server.close()
         assert await trouble(_result(running)) is Trouble.BROKEN
-        assert await trouble(write("s")) in (Trouble.NOT_CONNECTED, Trouble.BROKEN)
-        assert await trouble(write("s")) is Trouble.NOT_CONNECTED
+        # gRPC learns from its own threads that the connection is gone; until then a call breaks.
+        while (ended := await trouble(write("s"))) is Trouble.BROKEN:
+            pass
+        assert ended is Trouble.NOT_CONNECTED
 
     run(story)
 
