@@ -2,8 +2,8 @@
 
 In this order a request is refused: the proxy is down; the stream is being deleted; its last claim
 found another owner, or it is on probation; it is a new one, and the region is stopped, or the proxy
-takes none or has enough; a hard limit of records or bytes a second is used up. What is refused
-takes nothing from the limits.
+takes none, has enough, or is too busy; a hard limit of records or bytes a second is used up. What
+is refused takes nothing from the limits.
 Source: reference DistributedLog 9.2; DistributedLogServiceImpl, StreamManagerImpl.
 """
 
@@ -24,6 +24,9 @@ _STOPPED: Final = Answer(
 )
 _DELETED: Final = Answer(StatusCode.STREAM_UNAVAILABLE, "the stream is being deleted")
 _TOO_MANY: Final = Answer(StatusCode.TOO_MANY_STREAMS, "the proxy has as many streams as it may")
+_TOO_BUSY: Final = Answer(
+    StatusCode.TOO_MANY_STREAMS, "too much is written to the proxy for one stream more"
+)
 _OVER_SERVICE: Final = Answer(
     StatusCode.OVER_CAPACITY, "the proxy's limit of writes a second is reached"
 )
@@ -53,7 +56,7 @@ class Admission:
         """Answers that are kept, of streams that are not to be claimed again yet."""
         self.is_region_stopped = False
         """Whether the proxy's region takes no new stream (`region_stop_accept_new_stream`)."""
-        self.loads = Loads()
+        self.loads = Loads(now_s)
         """What is written to each stream."""
         self._config = config
         self._metrics = metrics
@@ -85,7 +88,7 @@ class Admission:
             return _DELETED
         refusal = self.refusals.find(stream, now_s)
         if refusal is None and is_new:
-            refusal = self._refusal_of_new(counts)
+            refusal = self._refusal_of_new(counts, now_s)
         if refusal is None and operation.records:
             refusal = self._over_rate(stream, now_s)
         return refusal
@@ -123,15 +126,26 @@ class Admission:
             return _STOPPED
         return None if self.status is ServerStatus.WRITE_AND_ACCEPT else _NOT_ACCEPTED
 
-    def _refusal_of_new(self, counts: StreamCounts) -> Answer | None:
+    def _refusal_of_new(self, counts: StreamCounts, now_s: float) -> Answer | None:
         refusal = self._refusal_by_place()
         if refusal is not None:
             return refusal
         config = self._config
         if 0 < config.acquired_max <= counts.held or 0 < config.cached_max <= counts.cached:
-            self._metrics.too_many_streams_total += 1
-            return _TOO_MANY
-        return None
+            refusal = _TOO_MANY
+        elif self._is_too_busy(now_s):
+            refusal = _TOO_BUSY
+        self._metrics.too_many_streams_total += refusal is not None
+        return refusal
+
+    def _is_too_busy(self, now_s: float) -> bool:
+        """Tell whether more is written than with which a stream is acquired.
+
+        Source: StreamAcquireLimiter.
+        """
+        limits = self._config.records_acquire_service, self._config.bytes_acquire_service
+        load = self.loads.service.of(now_s)
+        return any(0 < limit < rate for limit, rate in zip(limits, load, strict=True))
 
     def _over_rate(self, stream: str, now_s: float) -> Answer | None:
         over: Answer | None = None

@@ -19,8 +19,8 @@ class OwnerConfig:
     service_timeout_ms: NotNegative = setting(
         "server_service_timeout_ms",
         0,
-        "Time in which an operation must be answered, or its stream is given up, in ms; 0:"
-        " no limit",
+        "Time in which an operation of an owned stream must be answered, or the stream is given up,"
+        " in ms; 0: no limit. What waits for a claim has the claim's time besides",
     )
     probation_ms: NotNegative = setting(
         "server_stream_probation_timeout_ms",
@@ -57,10 +57,21 @@ class OwnerConfig:
         1_000,
         "Shortest time between two claims, and so recoveries, of a stream, in ms",
     )
+    claim_timeout_ms: AtLeastOne = setting(
+        "proxy.stream.claim.timeout.ms",
+        60_000,
+        "Time for which a stream is claimed, its recovery with it, before what waits gets"
+        " STREAM_UNAVAILABLE, in ms; a later request claims again, and goes on with the recovery",
+    )
+    idle_ms: NotNegative = setting(
+        "proxy.stream.idle.ms",
+        0,
+        "Time without a request after which a stream is completed and let go, in ms; 0: never",
+    )
     closed_at_once: AtLeastOne = setting(
         "proxy.streams.closed.at.once",
         64,
-        "Streams that are closed side by side when the proxy stops",
+        "Streams that are closed side by side, when the proxy stops or they are idle",
     )
     writers_max: AtLeastOne = setting(
         "proxy.stream.writer.ids.max",
@@ -97,13 +108,25 @@ class OwnerConfig:
     bytes_hard_service: int = setting(
         "bpsHardServiceLimit", -1, "Bytes a second of all streams, refused above"
     )
+    records_acquire_service: int = setting(
+        "rpsStreamAcquireServiceLimit",
+        -1,
+        "Records a second of all streams, over the last minute, above which no new stream is"
+        " taken; 0 or less: no limit",
+    )
+    bytes_acquire_service: int = setting(
+        "bpsStreamAcquireServiceLimit",
+        -1,
+        "Bytes a second of all streams, over the last minute, above which no new stream is"
+        " taken; 0 or less: no limit",
+    )
 
     def __post_init__(self) -> None:
         if self.writers_max > WRITERS_LIMIT:
             raise ValueError(f"proxy.stream.writer.ids.max must be 1 to {WRITERS_LIMIT}")
-        if 0 < self.service_timeout_ms <= self.claim_pause_ms:
+        if self.claim_timeout_ms <= self.claim_pause_ms:
             raise ValueError(
-                "server_service_timeout_ms must be 0 or above proxy.stream.claim.pause.ms"
+                "proxy.stream.claim.timeout.ms must be above proxy.stream.claim.pause.ms"
             )
 
     @property

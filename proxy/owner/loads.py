@@ -24,48 +24,57 @@ class Load(NamedTuple):
 IDLE: Final = Load(0.0, 0.0)
 
 
-class _Written:
-    """What was written, each record weighed by its age at `at_s`."""
+class MovingLoad:
+    """What was written since `now_s`, to a stream or to all."""
 
-    __slots__ = ("at_s", "began_s", "records", "size_bytes")
+    __slots__ = ("_at_s", "_began_s", "_records", "_size_bytes")
 
     def __init__(self, now_s: float) -> None:
-        self.began_s = self.at_s = now_s
-        self.records = self.size_bytes = 0.0
+        self._began_s = self._at_s = now_s
+        self._records = self._size_bytes = 0.0  # each record weighed by its age at `_at_s`
 
-    def age_to(self, now_s: float) -> None:
-        if now_s > self.at_s:
-            left = exp((self.at_s - now_s) / WINDOW_S)
-            self.records *= left
-            self.size_bytes *= left
-            self.at_s = now_s
+    def add(self, records: int, size_bytes: int, now_s: float) -> None:
+        """Count a write."""
+        self._age_to(now_s)
+        self._records += records
+        self._size_bytes += size_bytes
+
+    def of(self, now_s: float) -> Load:
+        """Return what is written in a second."""
+        self._age_to(now_s)
+        age_s = max(self._at_s - self._began_s, AGE_S_MIN)
+        counted_s = WINDOW_S * (1 - exp(-age_s / WINDOW_S))
+        return Load(self._records / counted_s, self._size_bytes / counted_s)
+
+    def _age_to(self, now_s: float) -> None:
+        if now_s > self._at_s:
+            left = exp((self._at_s - now_s) / WINDOW_S)
+            self._records *= left
+            self._size_bytes *= left
+            self._at_s = now_s
 
 
 class Loads:
     """The loads of all streams. Shape: one entry for each stream since its first write."""
 
-    def __init__(self) -> None:
-        self._written: dict[str, _Written] = {}
+    def __init__(self, now_s: float) -> None:
+        self.service = MovingLoad(now_s)
+        """That of all of them together, also of those that the proxy has no more."""
+        self._streams: dict[str, MovingLoad] = {}
 
     def add(self, stream: str, records: int, size_bytes: int, now_s: float) -> None:
         """Count a write."""
-        written = self._written.get(stream)
-        if written is None:
-            written = self._written[stream] = _Written(now_s)
-        written.age_to(now_s)
-        written.records += records
-        written.size_bytes += size_bytes
+        self.service.add(records, size_bytes, now_s)
+        load = self._streams.get(stream)
+        if load is None:
+            load = self._streams[stream] = MovingLoad(now_s)
+        load.add(records, size_bytes, now_s)
 
     def of(self, stream: str, now_s: float) -> Load:
         """Return what is written to a stream in a second."""
-        written = self._written.get(stream)
-        if written is None:
-            return IDLE
-        written.age_to(now_s)
-        age_s = max(written.at_s - written.began_s, AGE_S_MIN)
-        counted_s = WINDOW_S * (1 - exp(-age_s / WINDOW_S))
-        return Load(written.records / counted_s, written.size_bytes / counted_s)
+        load = self._streams.get(stream)
+        return IDLE if load is None else load.of(now_s)
 
     def forget(self, stream: str) -> None:
         """Forget a stream that the proxy has no more."""
-        self._written.pop(stream, None)
+        self._streams.pop(stream, None)

@@ -5,6 +5,8 @@ from typing import Final, NamedTuple, TypeAlias
 
 from tailrace.core.errors import CoreError, OwnershipAcquireFailed
 from tailrace.protocol.distributedlog.dlsn import DLSN
+from tailrace.protocol.distributedlog.record_set import unpack_record_set
+from tailrace.protocol.errors import DecodeError
 from tailrace.proxy.owner.codes import StatusCode, status_code
 from tailrace.proxy.owner.location import ProxyLocation, parse_location
 
@@ -162,6 +164,15 @@ _OF_ALL: Final = frozenset(
     }
 )
 """What the first record of a bulk says for all: the client has to ask elsewhere."""
+
+
+def set_values(payload: bytes) -> "int | Answer":
+    """Return how many values a record set has, or why it is refused. Cost: it is decoded."""
+    try:
+        values = len(unpack_record_set(payload))
+    except DecodeError as error:
+        return Answer(StatusCode.REQUEST_DENIED, str(error))
+    return values or Answer(StatusCode.REQUEST_DENIED, "an empty record set")
 
 
 def answer_of(error: CoreError, own: ProxyLocation) -> Answer:

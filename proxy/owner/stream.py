@@ -44,14 +44,12 @@ from tailrace.proxy.owner.stream_state import (
     StreamMachine,
     StreamStatus,
 )
+from tailrace.proxy.owner.stream_times import StreamTimer, StreamTimes
 
 if TYPE_CHECKING:
     from tailrace.core.log.log import Log
 
 logger = logging.getLogger(__name__)
-
-_EARLY_S = 0.001
-"""How much earlier than asked for a loop's timer may fire."""
 
 _CLOSED = Answer(StatusCode.STREAM_UNAVAILABLE, "the stream is released")
 
@@ -74,8 +72,8 @@ class Stream:
         self._machine = StreamMachine(config.queued_operations_max, config.queued_bytes_max)
         self._unanswered: dict[int, _Unanswered] = {}
         self._number = 0
-        self._timeout_s = config.service_timeout_ms / 1000
-        self._timer: asyncio.TimerHandle | None = None
+        self._times = StreamTimes(config)
+        self._timer = StreamTimer(self._due_s, self._on_late)
         self._tasks = Tasks("proxy.stream", self._on_bug)
         self._claiming: asyncio.Task[None] | None = None
         self._steps: set[asyncio.Task[None]] = set()
@@ -83,7 +81,7 @@ class Stream:
         self._numbered = NumberedWrites(config, context.metrics)
         self._log: Log | None = None
         self._writer: LogWriter | None = None
-        self._is_idle = True
+        self._is_unwritten = True
         """Whether this owner has written nothing yet."""
         self._reason = _CLOSED
         """What operations get that the stream cannot run."""
@@ -95,9 +93,9 @@ class Stream:
         return self._machine.status
 
     @property
-    def waiting_operations(self) -> int:
-        """How many operations wait for the claim."""
-        return self._machine.waiting
+    def is_idle(self) -> bool:
+        """Whether it is owned, and nothing of it runs."""
+        return self.status is StreamStatus.INITIALIZED and not self._unanswered
 
     def submit(self, operation: Operation) -> "asyncio.Future[Answer]":
         """Take an operation; return a future of its answer. The first one claims the stream.
@@ -114,8 +112,8 @@ class Stream:
         self._number += 1
         number, future = self._number, self._loop.create_future()
         self._unanswered[number] = _Unanswered(operation, future, self._loop.time())
-        self._set_timer()
         self._do(self._machine.submit(number, operation.size_bytes))
+        self._timer.set()
         return future
 
     async def close(self) -> None:
@@ -158,6 +156,7 @@ class Stream:
 
     def _do_other(self, action: StreamAction, operations: tuple[int, ...]) -> None:
         if action is StreamAction.CLAIM:
+            self._times.claims(self._loop.time())
             self._claiming = self._tasks.spawn(self._claim(), "claim")
         elif action is StreamAction.OVERFLOW:
             self._context.metrics.queue_full_total += 1
@@ -169,7 +168,7 @@ class Stream:
         elif action is StreamAction.ABORT:
             self._tasks.start(self._finish(self._abort), "abort")
         else:
-            self._stop_timer()
+            self._timer.stop()
             self._home.on_closed(self.name)
             self._ended.set()
 
@@ -214,7 +213,10 @@ class Stream:
             context.metrics.claim_seconds.observe(self._loop.time() - began_s)
             logger.info("stream_acquired stream=%s", self.name)
             self._home.on_acquired(self.name)
+            self._timer.stop()
+            self._times.owns(self._loop.time())
             self._do(self._machine.on(StreamEvent.ACQUIRED))
+            self._timer.set()
 
     def _give_up_claim(self, error: CoreError) -> None:
         self._reason = self._answer_of(error)
@@ -248,7 +250,7 @@ class Stream:
         return max(writer.last_txid, self._context.clock.now_ms())
 
     def _write(self, number: int, operation: Write, writer: LogWriter) -> None:
-        self._is_idle = False
+        self._is_unwritten = False
         txid, payload = self._next_txid(writer), operation.payload
         if operation.writer is not None:
             record = record_parts(txid, (payload,), len(payload), operation.values)
@@ -270,7 +272,7 @@ class Stream:
         if not operation.payloads:
             self._answer(number, SUCCESS)
             return
-        self._is_idle = False
+        self._is_unwritten = False
         txid = self._next_txid(writer)
         records = [record_parts(txid, (each,), len(each)) for each in operation.payloads]
         outcomes: Answer | Sequence[Outcome]
@@ -314,10 +316,10 @@ class Stream:
             self._do(self._machine.on(StreamEvent.FAILED))
 
     def _heartbeat(self, number: int, operation: Heartbeat, writer: LogWriter) -> None:
-        if not (operation.to_readers or self._is_idle):
+        if not (operation.to_readers or self._is_unwritten):
             self._answer(number, SUCCESS)
             return
-        self._is_idle = False
+        self._is_unwritten = False
         self._step(number, partial(writer.keep_alive, self._next_txid(writer)))
 
     def _step(self, number: int, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
@@ -335,32 +337,24 @@ class Stream:
 
     # ------------------------------------------------------------------ operations that take long
 
-    def _set_timer(self) -> None:
-        """Have the oldest operation's time watched."""
-        if self._timeout_s and self._timer is None and self._unanswered:
-            oldest = next(iter(self._unanswered.values()))
-            self._timer = self._loop.call_at(oldest.began_s + self._timeout_s, self._on_time)
-
-    def _on_time(self) -> None:
-        self._timer = None
-        if self.status not in (StreamStatus.INITIALIZING, StreamStatus.INITIALIZED):
-            return
+    def _due_s(self) -> float | None:
         oldest = next(iter(self._unanswered.values()), None)
-        late_s = self._loop.time() - self._timeout_s + _EARLY_S
-        if oldest is None or oldest.began_s > late_s:
-            self._set_timer()
-            return
-        self._context.metrics.service_timeouts_total += 1
-        text = f"an operation took more than {self._context.config.service_timeout_ms} ms"
-        logger.warning("stream_timed_out stream=%s status=%s", self.name, self.status.name)
-        self._reason = Answer(StatusCode.STREAM_UNAVAILABLE, text)
-        self._home.on_timed_out(self.name, self._reason)
-        self._do(self._machine.on(StreamEvent.GIVEN_UP))
+        return self._times.due_s(self.status, None if oldest is None else oldest.began_s)
 
-    def _stop_timer(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+    def _on_late(self) -> None:
+        logger.warning("stream_timed_out stream=%s status=%s", self.name, self.status.name)
+        config, metrics = self._context.config, self._context.metrics
+        is_claim = self.status is StreamStatus.INITIALIZING
+        if is_claim:
+            metrics.claim_timeouts_total += 1
+            text = f"its claim took more than {config.claim_timeout_ms} ms"
+        else:
+            metrics.service_timeouts_total += 1
+            text = f"an operation took more than {config.service_timeout_ms} ms"
+        self._reason = Answer(StatusCode.STREAM_UNAVAILABLE, text)
+        if not is_claim:
+            self._home.on_timed_out(self.name, self._reason)
+        self._do(self._machine.on(StreamEvent.GIVEN_UP))
 
     # ------------------------------------------------------------------ the end
 

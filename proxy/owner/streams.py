@@ -19,15 +19,14 @@ from tailrace.core.runtime.clock import Clock
 from tailrace.core.runtime.listeners import tell
 from tailrace.core.runtime.tasks import together
 from tailrace.protocol.distributedlog.dlsn import DLSN
-from tailrace.protocol.distributedlog.record_set import unpack_record_set
-from tailrace.protocol.errors import DecodeError
 from tailrace.proxy.owner.admission import Admission, StreamCounts
 from tailrace.proxy.owner.codes import ServerStatus, StatusCode
 from tailrace.proxy.owner.config import OwnerConfig
 from tailrace.proxy.owner.context import NoEvents, OwnerContext, OwnerEvents
+from tailrace.proxy.owner.idle import IdleRelease
 from tailrace.proxy.owner.loads import Load
 from tailrace.proxy.owner.location import ProxyLocation
-from tailrace.proxy.owner.metrics import OwnerMetrics
+from tailrace.proxy.owner.metrics import AnswerCounts, OwnerMetrics
 from tailrace.proxy.owner.operations import (
     CHAIN_BROKEN,
     SUCCESS,
@@ -42,6 +41,7 @@ from tailrace.proxy.owner.operations import (
     answer_of,
     break_chain,
     is_own_lock,
+    set_values,
 )
 from tailrace.proxy.owner.refusals import ClaimPace
 from tailrace.proxy.owner.stream import Stream
@@ -73,6 +73,7 @@ class Streams:
         the metadata store's session, as long as which a dead owner keeps its locks.
         """
         self.metrics = OwnerMetrics()
+        self._counts = AnswerCounts(self.metrics)
         self._context = OwnerContext(namespace, location, config, clock, self.metrics)
         self._events: OwnerEvents = NoEvents() if events is None else events
         self._refused_s = session_timeout_ms * 2 / 3 / 1000
@@ -84,6 +85,9 @@ class Streams:
         """Streams that are being claimed, or wait for that."""
         self._moving: dict[str, Answer] = {}
         """Streams that are let go for another proxy, and what their requests get then."""
+        self._idle = IdleRelease(
+            config.idle_ms, config.closed_at_once, clock, self._is_idle, self._release_idle
+        )
 
     # ------------------------------------------------------------------ requests
 
@@ -111,14 +115,9 @@ class Streams:
         Cost: as `Stream.submit`; a record set is decoded once.
         Source: DistributedLogServiceImpl.writeWithContext.
         """
-        values = 0
-        if is_record_set:
-            try:
-                values = len(unpack_record_set(payload))
-            except DecodeError as error:
-                return self._answered(Answer(StatusCode.REQUEST_DENIED, str(error)))
-            if not values:
-                return self._answered(Answer(StatusCode.REQUEST_DENIED, "an empty record set"))
+        values = set_values(payload) if is_record_set else 0
+        if isinstance(values, Answer):
+            return self._counts.done(values)
         return self._submit_write(stream, Write(payload, values, writer), 1)
 
     def write_bulk(
@@ -142,7 +141,7 @@ class Streams:
         if chain is None:
             bulk = WriteBulk(tuple(payloads), writer)
         elif chain.is_broken:
-            return self._answered(CHAIN_BROKEN)
+            return self._counts.done(CHAIN_BROKEN)
         else:
             bulk = WriteBulk(tuple(payloads), writer, chain, chain.take())
         return self._submit_write(stream, bulk, len(payloads))
@@ -174,7 +173,7 @@ class Streams:
         `server_writer_close_timeout_ms`. Source: DistributedLogServiceImpl.release.
         """
         await self._let_go(stream)
-        return self._counted(SUCCESS)
+        return self._counts.count(SUCCESS)
 
     async def release_to(self, stream: str, target: ProxyLocation) -> Answer:
         """Release a stream, then redirect its requests to the proxy that is to claim it.
@@ -184,14 +183,16 @@ class Streams:
         Errors, cancel, cost: as `release`.
         """
         if target == self._context.location:
-            return self._counted(Answer(StatusCode.REQUEST_DENIED, "it is to go to this proxy"))
+            return self._counts.count(
+                Answer(StatusCode.REQUEST_DENIED, "it is to go to this proxy")
+            )
         found = Answer(StatusCode.FOUND, "it moves to another proxy", target.text)
         if stream in self._cached:
             self._moving[stream] = found
             await self._let_go(stream)
         else:
             self._redirect(stream, found)
-        return self._counted(SUCCESS)
+        return self._counts.count(SUCCESS)
 
     async def create(self, stream: str) -> Answer:
         """Make a stream; its first request claims it, here or elsewhere.
@@ -204,7 +205,7 @@ class Streams:
         refusal = self._admission.refusal_of_change(stream, is_new=stream not in self._cached)
         if refusal is None:
             refusal = await self._try(self._context.namespace.create_log(stream))
-        return self._counted(SUCCESS if refusal is None else refusal)
+        return self._counts.count(SUCCESS if refusal is None else refusal)
 
     async def delete(self, stream: str) -> Answer:
         """Delete a stream with all its records, after what runs; a former owner is fenced.
@@ -224,7 +225,7 @@ class Streams:
                 refusal = await self._try(self._context.namespace.delete_log(stream))
             finally:
                 admission.deleting.discard(stream)
-        return self._counted(SUCCESS if refusal is None else refusal)
+        return self._counts.count(SUCCESS if refusal is None else refusal)
 
     def owner_of(self, stream: str) -> Answer:
         """Return FOUND with the owner's location, as far as the proxy knows; it claims nothing.
@@ -283,6 +284,7 @@ class Streams:
         takes to remove a lock. Source: DistributedLogServiceImpl.shutdown.
         """
         self._admission.begin_close()
+        await self._idle.close()
         turns = asyncio.Semaphore(self._context.config.closed_at_once)
 
         async def close_in_turn(stream: Stream) -> None:
@@ -323,6 +325,7 @@ class Streams:
         """Forget it (StreamHome)."""
         del self._cached[stream]
         self._admission.forget(stream)
+        self._idle.forget(stream)
         self.metrics.streams_cached = len(self._cached)
         found = self._moving.pop(stream, None)
         if found is not None:
@@ -347,7 +350,7 @@ class Streams:
         if problem:
             refusal = Answer(StatusCode.REQUEST_DENIED, problem)
             break_chain(operation, refusal)
-            return self._answered(refusal)
+            return self._counts.done(refusal)
         return self._submit(name, operation)
 
     def _submit(self, name: str, operation: Operation) -> "asyncio.Future[Answer]":
@@ -357,36 +360,30 @@ class Streams:
         refusal = admission.refusal(name, operation, counts, now_s, is_new=stream is None)
         if refusal is not None:
             break_chain(operation, refusal)
-            return self._answered(refusal)
+            return self._counts.done(refusal)
         admission.take(name, operation, now_s)
         if stream is None:
             stream = self._cached[name] = Stream(name, self, self._context)
             self._claimed += 1
             self.metrics.streams_cached = len(self._cached)
+        self._idle.asked(name, now_s)
         answer = stream.submit(operation)
-        answer.add_done_callback(self._count)
-        return answer
-
-    def _answered(self, answer: Answer) -> "asyncio.Future[Answer]":
-        """Return a future that is done."""
-        future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
-        future.set_result(self._counted(answer))
-        return future
-
-    def _count(self, answered: "asyncio.Future[Answer]") -> None:
-        self.metrics.requests_total += 1
-        if answered.cancelled() or answered.result().code is not StatusCode.SUCCESS:
-            self.metrics.failed_requests_total += 1
-
-    def _counted(self, answer: Answer) -> Answer:
-        self.metrics.requests_total += 1
-        self.metrics.failed_requests_total += answer.code is not StatusCode.SUCCESS
+        answer.add_done_callback(self._counts.count_done)
         return answer
 
     async def _let_go(self, name: str) -> None:
         stream = self._cached.get(name)
         if stream is not None:
             await stream.close()
+
+    def _is_idle(self, name: str) -> bool:
+        stream = self._cached.get(name)
+        return stream is not None and stream.is_idle
+
+    async def _release_idle(self, name: str) -> None:
+        self.metrics.idle_streams_total += 1
+        logger.info("stream_idle stream=%s", name)
+        await self._let_go(name)
 
     async def _try(self, work: Coroutine[Any, Any, None]) -> Answer | None:
         """Do a change of the namespace; return why it failed, None if it did not."""

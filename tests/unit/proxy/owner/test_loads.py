@@ -10,7 +10,7 @@ from tailrace.proxy.owner.loads import IDLE, WINDOW_S, Loads
 
 
 def test_a_steady_stream_has_its_rate_from_the_first_seconds_on() -> None:
-    loads = Loads()
+    loads = Loads(0)
     for second in range(300):
         loads.add("s", 10, 1_000, second)
         if second >= 20:
@@ -20,7 +20,7 @@ def test_a_steady_stream_has_its_rate_from_the_first_seconds_on() -> None:
 
 
 def test_what_is_written_no_more_is_forgotten_slowly() -> None:
-    loads = Loads()
+    loads = Loads(0)
     for second in range(600):
         loads.add("s", 10, 1_000, second)
     before = loads.of("s", 600).records
@@ -29,14 +29,14 @@ def test_what_is_written_no_more_is_forgotten_slowly() -> None:
 
 
 def test_one_write_is_no_burst_and_time_that_goes_back_stands_still() -> None:
-    loads = Loads()
+    loads = Loads(0)
     loads.add("s", 1, 100, 50.0)
     assert loads.of("s", 50.0) == loads.of("s", 49.0)
     assert loads.of("s", 50.0).size_bytes == pytest.approx(100, rel=0.01)
 
 
 def test_streams_are_counted_apart_and_forgotten() -> None:
-    loads = Loads()
+    loads = Loads(0)
     loads.add("a", 1, 1, 0)
     assert loads.of("b", 1) == IDLE
     loads.forget("a")
@@ -46,7 +46,7 @@ def test_streams_are_counted_apart_and_forgotten() -> None:
 
 @given(st.lists(st.tuples(st.floats(0, 30), st.integers(1, 1000)), min_size=1, max_size=30))
 def test_against_a_sum_over_all_that_was_written(writes: list[tuple[float, int]]) -> None:
-    loads, now_s, written = Loads(), 0.0, []
+    loads, now_s, written = Loads(0), 0.0, []
     for pause_s, count in writes:
         now_s += pause_s
         written.append((now_s, count))
@@ -57,3 +57,12 @@ def test_against_a_sum_over_all_that_was_written(writes: list[tuple[float, int]]
     found = loads.of("s", now_s)
     assert found.records == pytest.approx(expected)
     assert found.size_bytes == pytest.approx(2 * expected)
+
+
+def test_the_service_has_the_load_of_all_streams_also_of_those_that_went() -> None:
+    loads = Loads(0)
+    for second in range(300):
+        loads.add("ab"[second % 2], 10, 1_000, second)
+        loads.forget("b")
+    assert loads.service.of(300).records == pytest.approx(10, rel=0.02)
+    assert loads.service.of(300).size_bytes == pytest.approx(1_000, rel=0.02)

@@ -332,15 +332,63 @@ def test_another_proxy_may_have_a_stream_that_is_on_probation(run: Run) -> None:
     run(story)
 
 
-def test_a_claim_that_takes_too_long_counts_too(run: Run) -> None:
+def test_a_claim_that_takes_longer_than_an_operation_may_is_no_loop(run: Run) -> None:
+    async def story(world: ProxyWorld) -> None:
+        await new_stream(world)
+        proxy = Proxy(world, 1, service_timeout_ms=500)
+        world.server.faults.hold_writes = True
+        waiting = proxy.streams.write("s", b"a")
+        await asyncio.sleep(30)
+        world.server.release_writes()
+        assert (await waiting).code is StatusCode.SUCCESS
+        assert proxy.metrics.claims_total == 1
+        assert proxy.metrics.service_timeouts_total == 0
+        world.bookie.hold()  # from then on an operation has its own time
+        assert (await proxy.streams.write("s", b"b")).code is StatusCode.STREAM_UNAVAILABLE
+        assert proxy.metrics.service_timeouts_total == 1
+        world.bookie.release()
+        await proxy.streams.close()
+
+    run(story)
+
+
+def test_what_waited_for_a_long_claim_has_the_time_of_an_operation_then(run: Run) -> None:
     async def story(world: ProxyWorld) -> None:
         await new_stream(world)
         proxy = Proxy(world, 1, service_timeout_ms=5_000)
         world.server.faults.hold_writes = True
-        assert (await proxy.streams.write("s", b"a")).code is StatusCode.STREAM_UNAVAILABLE
-        assert proxy.metrics.service_timeouts_total == 1
+        waiting = proxy.streams.write("s", b"a")
+        await asyncio.sleep(30)
+        world.bookie.hold()
         world.server.release_writes()
-        await asyncio.sleep(301)
+        await asyncio.sleep(4)
+        assert proxy.streams.owned == ["s"]
+        assert not waiting.done()
+        assert (await waiting).code is StatusCode.STREAM_UNAVAILABLE
+        assert proxy.metrics.service_timeouts_total == 1
+        world.bookie.release()
+        await proxy.streams.close()
+
+    run(story)
+
+
+@pytest.mark.parametrize("service_timeout_ms", [0, 5_000])
+def test_a_claim_has_a_time_of_its_own_and_the_next_one_may_begin_at_once(
+    run: Run, service_timeout_ms: int
+) -> None:
+    async def story(world: ProxyWorld) -> None:
+        await new_stream(world)
+        proxy = Proxy(world, 1, service_timeout_ms=service_timeout_ms, claim_timeout_ms=20_000)
+        world.server.faults.hold_writes = True
+        waiting = [proxy.streams.write("s", b"a"), proxy.streams.heartbeat("s")]
+        await asyncio.sleep(19)
+        assert not any(each.done() for each in waiting)
+        unavailable = StatusCode.STREAM_UNAVAILABLE
+        assert codes([await each for each in waiting]) == [unavailable, unavailable]
+        assert proxy.metrics.claim_timeouts_total == 1
+        assert proxy.metrics.service_timeouts_total == 0
+        world.server.release_writes()
+        await asyncio.sleep(1)
         assert (await proxy.streams.write("s", b"b")).code is StatusCode.SUCCESS
         await proxy.streams.close()
         assert await payloads_of(world) == [b"b"]

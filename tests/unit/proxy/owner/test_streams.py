@@ -406,6 +406,129 @@ def test_above_a_soft_limit_writes_are_counted(run: Run, limit: str) -> None:
     run(story)
 
 
+@pytest.mark.parametrize("limit", ["records_acquire_service", "bytes_acquire_service"])
+def test_a_busy_proxy_takes_no_new_stream(run: Run, limit: str) -> None:
+    async def story(world: ProxyWorld) -> None:
+        for name in "ab":
+            await new_stream(world, name)
+        proxy = Proxy(world, 1, **{limit: 10})
+        for _ in range(60):
+            await asyncio.sleep(0.05)
+            assert (await proxy.streams.write("a", b"x")).code is StatusCode.SUCCESS
+        refused = [await proxy.streams.write("b", b"x"), await proxy.streams.heartbeat("b")]
+        assert codes(refused) == [StatusCode.TOO_MANY_STREAMS] * 2
+        assert proxy.metrics.too_many_streams_total == 2
+        assert (await proxy.streams.write("a", b"x")).code is StatusCode.SUCCESS
+        await asyncio.sleep(60)
+        assert (await proxy.streams.write("b", b"x")).code is StatusCode.SUCCESS
+        await proxy.streams.close()
+
+    run(story)
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_outstanding_writes_above_their_limit_are_refused_or_only_counted(
+    run: Run, dark: bool
+) -> None:
+    async def story(world: ProxyWorld) -> None:
+        await new_stream(world)
+        log = {"outstanding_writes_max": 2, "outstanding_writes_dark": dark}
+        proxy = Proxy(world, 1, log)
+        await proxy.streams.heartbeat("s")
+        answers = [await each for each in [proxy.streams.write("s", b"x") for _ in range(3)]]
+        last = StatusCode.SUCCESS if dark else StatusCode.OVER_CAPACITY
+        assert codes(answers) == [StatusCode.SUCCESS] * 2 + [last]
+        await proxy.streams.close()
+
+    run(story)
+
+
+# ---------------------------------------------------------------------- idle streams
+
+
+def test_a_stream_that_nothing_is_asked_of_is_completed_and_let_go(run: Run) -> None:
+    async def story(world: ProxyWorld) -> None:
+        log = await new_stream(world)
+        await new_stream(world, "busy")
+        one, two = Proxy(world, 1, idle_ms=60_000), Proxy(world, 2)
+        assert (await one.streams.write("s", b"a")).code is StatusCode.SUCCESS
+        for _ in range(13):
+            assert (await one.streams.heartbeat("busy")).code is StatusCode.SUCCESS
+            assert one.streams.owned == ["s", "busy"]
+            await asyncio.sleep(4.5)
+        await asyncio.sleep(4.5)
+        assert one.streams.owned == ["busy"]
+        assert one.events.seen[-1] == ("released", "s")
+        assert one.metrics.idle_streams_total == 1
+        assert one.namespace._open.keys() == {"busy"}
+        await log.refresh(is_forced=True)
+        assert not any(segment.in_progress for segment in log.segments)
+        assert (await two.streams.write("s", b"b")).code is StatusCode.SUCCESS
+        for proxy in (one, two):
+            await proxy.streams.close()
+        assert await payloads_of(world) == [b"a", b"b"]
+
+    run(story)
+
+
+def test_a_stream_of_which_something_runs_is_not_idle(run: Run) -> None:
+    async def story(world: ProxyWorld) -> None:
+        await new_stream(world)
+        await new_stream(world, "t")
+        proxy = Proxy(world, 1, idle_ms=5_000, claim_timeout_ms=600_000)
+        await proxy.streams.heartbeat("s")
+        world.bookie.hold()
+        running = proxy.streams.write("s", b"a")
+        world.server.faults.hold_writes = True
+        claiming = proxy.streams.write("t", b"b")
+        await asyncio.sleep(100)
+        assert proxy.metrics.idle_streams_total == 0
+        world.bookie.release()
+        world.server.release_writes()
+        assert codes([await running, await claiming]) == [StatusCode.SUCCESS] * 2
+        await asyncio.sleep(11)
+        assert proxy.streams.owned == []
+        assert proxy.metrics.close_timeouts_total == 0
+        await proxy.streams.close()
+
+    run(story)
+
+
+def test_many_idle_streams_go_some_at_a_time(run: Run) -> None:
+    async def story(world: ProxyWorld) -> None:
+        names = [f"s{number}" for number in range(10)]
+        for name in names:
+            await new_stream(world, name)
+        proxy = Proxy(world, 1, idle_ms=5_000, closed_at_once=3, close_timeout_ms=1_000)
+        began_s = asyncio.get_running_loop().time()
+        for write in [proxy.streams.write(name, b"a") for name in names]:
+            await write
+        await asyncio.sleep(began_s + 4.9 - asyncio.get_running_loop().time())
+        assert sorted(proxy.streams.owned) == names
+        world.server.faults.hold_writes = True  # a close takes all its time
+        await asyncio.sleep(0.9)
+        statuses = [stream.status.name for stream in proxy.streams._cached.values()]
+        assert statuses == ["CLOSING"] * 3 + ["INITIALIZED"] * 7
+        world.server.release_writes()
+        await asyncio.sleep(1)
+        assert proxy.streams.owned == []
+        await proxy.streams.close()
+
+    run(story)
+
+
+def test_without_the_setting_a_stream_stays(run: Run) -> None:
+    async def story(world: ProxyWorld) -> None:
+        await new_stream(world)
+        proxy = Proxy(world, 1)
+        await proxy.streams.write("s", b"a")
+        await asyncio.sleep(1_000_000)
+        assert proxy.streams.owned == ["s"]
+        await proxy.streams.close()
+
+    run(story)
+
+
 # ---------------------------------------------------------------------- settings, numbers
 
 
@@ -417,6 +540,8 @@ def test_settings_have_distributedlogs_names() -> None:
         "server_writer_close_timeout_ms",
         "maxAcquiredPartitionsPerProxy",
         "maxCachedPartitionsPerProxy",
+        "rpsStreamAcquireServiceLimit",
+        "bpsStreamAcquireServiceLimit",
         *(
             f"{unit}{kind}{scope}Limit"
             for unit in ("rps", "bps")
@@ -434,10 +559,10 @@ def test_a_proxys_logs_wait_for_no_owner_and_say_where_it_is() -> None:
     assert (config.client_id_is_exclusive, config.ensemble_size) == (False, 3)
 
 
-def test_a_timeout_that_the_pause_between_claims_would_reach_is_refused() -> None:
-    with pytest.raises(ValueError, match="server_service_timeout_ms"):
-        OwnerConfig(service_timeout_ms=1000)
-    assert OwnerConfig(service_timeout_ms=1000, claim_pause_ms=999).service_timeout_ms == 1000
+def test_a_time_for_claims_that_the_pause_between_them_would_reach_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"proxy\.stream\.claim\.timeout\.ms"):
+        OwnerConfig(claim_timeout_ms=1000)
+    assert OwnerConfig(claim_timeout_ms=1000, claim_pause_ms=999).claim_timeout_ms == 1000
 
 
 def test_more_writer_ids_than_a_snapshot_may_have_are_refused() -> None:
