@@ -97,7 +97,9 @@ async def write_proxy_process(
             events=locks,
         )
         metrics.register("proxy", streams.metrics)
-        reserved = TopicStreams(opened.store, ClusterPaths.of_namespace(opened.uri.root), clock)
+        reserved = TopicStreams(
+            opened.store, ClusterPaths.of_namespace(opened.uri.root), opened.logs, clock
+        )
         writes = WriteService(streams, location, config.write, reserved.reason)
         server.add(WRITE_PROXY, writes)
         server.add(PROXY_ADMIN, AdminService(streams, writes))

@@ -55,7 +55,7 @@ async def serve_proxies(
             session_timeout_ms=storage.session_timeout_ms,
         )
         metrics.register("proxy", streams.metrics)
-        reserved = TopicStreams(storage.store, storage.paths, clock)
+        reserved = TopicStreams(storage.store, storage.paths, namespace, clock)
         server.add(WRITE_PROXY, WriteService(streams, location, proxy.write, reserved.reason))
         reads = ReadService(namespace, clock, proxy.read, log_of)
         metrics.register("proxy_read", reads.metrics)

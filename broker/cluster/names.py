@@ -4,6 +4,7 @@ Source: org.apache.kafka.common.internals.Topic.
 """
 
 import re
+from typing import NamedTuple
 
 from tailrace.core.runtime.decimal_text import INT32_MAX
 
@@ -49,8 +50,15 @@ def stream_name(topic: str, partition: int) -> str:
     return f"{safe}-{partition}"
 
 
-def topic_of(stream: str) -> str | None:
-    """Return the topic that a log stream is of, if it is a partition's: `stream_name` backwards.
+class Partition(NamedTuple):
+    """Whose log stream one is."""
+
+    topic: str
+    number: int
+
+
+def partition_of(stream: str) -> Partition | None:
+    """Return the partition that a log stream is of, by its name: `stream_name` backwards.
 
     None: no partition of any topic has this stream.
     """
@@ -59,4 +67,6 @@ def topic_of(stream: str) -> str | None:
         return None
     safe = found[1]
     topic = f".{safe[3:]}" if safe.startswith("%2E") else safe
-    return None if name_fault(topic) or safe.startswith(".") else topic
+    if name_fault(topic) or safe.startswith("."):
+        return None
+    return Partition(topic, int(found[2]))

@@ -26,7 +26,9 @@ class StoredTopic(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     """22 characters of URL-safe base64, Kafka's text form."""
     partitions: Int32
     ready: Int32
-    state: Literal["active", "deleting"] = "active"
+    state: Literal["claiming", "active", "deleting"] = "active"
+    """`claiming`: the streams from `ready` on are not made yet, and one of them may be another's:
+    that is checked first. Proxies let no client make or claim them from now on."""
     created_ms: Natural
     configs: dict[str, str]
     replication_factor: Int32 = 1

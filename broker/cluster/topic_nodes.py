@@ -5,7 +5,9 @@ meanwhile fails ours. Decides nothing.
 """
 
 import logging
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+import msgspec
 
 from tailrace.broker.cluster.names import name_fault
 from tailrace.broker.cluster.paths import ClusterPaths
@@ -82,13 +84,15 @@ class TopicNodes:
         await self._store.create(self._paths.topic(name), encode_topic(stored))
         self.keep(name, stored, 0)
 
-    async def change(self, name: str, stored: StoredTopic) -> None:
-        """Replace what a known topic's node says. Errors: BadVersion, NoNode, CoreError."""
+    async def replace(self, name: str, **changes: Any) -> StoredTopic:
+        """Change some of what a known topic's node says. Errors: BadVersion, NoNode, CoreError."""
         record = self._records[name]
+        stored = msgspec.structs.replace(record.stored, **changes)
         version = await self._store.set(
             self._paths.topic(name), encode_topic(stored), record.version
         )
         self.keep(name, stored, version)
+        return stored
 
     async def delete(self, name: str) -> None:
         """Delete a known topic's node, unless another broker did. Errors: CoreError."""

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, Protocol
 
@@ -25,6 +25,9 @@ class TopicStreams(Protocol):
 
     def check_settings(self, overrides: Mapping[str, str]) -> None:
         """Refuse settings that no stream can have. Errors: CoreError."""
+
+    async def first_log(self, names: Sequence[str]) -> str | None:
+        """Return the first of these names that a stream has, None: none. Errors: CoreError."""
 
     async def create_log(self, name: str, overrides: Mapping[str, str]) -> object:
         """Create a stream that is opened with these settings. Errors: LogExists."""

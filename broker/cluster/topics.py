@@ -9,9 +9,6 @@ and `start()`, or the next request for that name, finishes it.
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from random import Random
-from typing import Any
-
-import msgspec
 
 from tailrace.broker.cluster.admin import check_new_partitions
 from tailrace.broker.cluster.alterations import Changes
@@ -22,6 +19,7 @@ from tailrace.broker.cluster.quorums import check_quorums, check_same_quorums, q
 from tailrace.broker.cluster.settings import TopicDefaults, alter, check_overrides
 from tailrace.broker.cluster.shown_topics import ShownTopics
 from tailrace.broker.cluster.topic import Topic
+from tailrace.broker.cluster.topic_claims import TopicClaims, collision, no_growth
 from tailrace.broker.cluster.topic_codec import (
     StoredTopic,
     decode_topic,
@@ -68,6 +66,7 @@ class TopicRegistry(ShownTopics):
         super().__init__(defaults)
         self._nodes = TopicNodes(store, paths or ClusterPaths())
         self._streams = streams
+        self._claims = TopicClaims(self._nodes, streams)
         self._clock = clock
         self._random = random
         self._locks = TopicLocks()
@@ -122,6 +121,7 @@ class TopicRegistry(ShownTopics):
                 topic_id=self._new_id(),
                 partitions=partitions,
                 ready=0,
+                state="claiming",
                 created_ms=self._clock.now_ms(),
                 configs=overrides,
                 replication_factor=replication_factor,
@@ -132,7 +132,9 @@ class TopicRegistry(ShownTopics):
             except NodeExists:
                 message = f"Topic '{name}' already exists."
                 raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, message) from None
-            await self._finish(name)
+            taken = await self._finish(name)
+            if taken is not None:
+                raise collision(name, taken)
             logger.info(
                 "topic created topic=%s id=%s partitions=%d", name, stored.topic_id, partitions
             )
@@ -151,7 +153,7 @@ class TopicRegistry(ShownTopics):
             if topic_id is not None and self._topics[name].topic_id != topic_id:
                 message = "This server does not host this topic ID."
                 raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, message)
-            await self._change(name, state="deleting")
+            await self._nodes.replace(name, state="deleting")
             await self._finish(name)
             logger.info("topic deleted topic=%s id=%s", name, known.topic_id)
 
@@ -180,8 +182,12 @@ class TopicRegistry(ShownTopics):
             await self._settle(name)
             topic = self.check_add_partitions(name, count)
             assigned = encode_assignments({**topic.assignments, **(assignments or {})})
-            await self._change(name, partitions=count, assignments=assigned)
-            await self._finish(name)
+            await self._nodes.replace(
+                name, state="claiming", partitions=count, assignments=assigned
+            )
+            taken = await self._finish(name)
+            if taken is not None:
+                raise no_growth(name, taken)
             logger.info("topic grown topic=%s partitions=%d", name, count)
             return self._topics[name]
 
@@ -196,7 +202,7 @@ class TopicRegistry(ShownTopics):
             if topic is None or max(changes) >= topic.partition_count:
                 raise _unknown()
             assignments = encode_assignments({**topic.assignments, **changes})
-            topic = self._show(name, await self._change(name, assignments=assignments))
+            topic = self._show(name, await self._nodes.replace(name, assignments=assignments))
             logger.info("topic assigned topic=%s brokers=%s", name, dict(changes))
             return topic
 
@@ -216,7 +222,7 @@ class TopicRegistry(ShownTopics):
         async with self._locks.changing(name):
             await self._settle(name)
             configs = self.check_alter(name, changes)
-            topic = self._show(name, await self._change(name, configs=configs))
+            topic = self._show(name, await self._nodes.replace(name, configs=configs))
             logger.info("topic altered topic=%s configs=%s", name, configs)
             return topic
 
@@ -288,15 +294,24 @@ class TopicRegistry(ShownTopics):
         if stored.state != "deleting" and stored.ready:
             self._show(name, stored)
 
-    async def _finish(self, name: str) -> None:
-        """Bring a topic to the state that its node announces, if it has one."""
+    async def _finish(self, name: str) -> str | None:
+        """Bring a topic to the state that its node announces, if it has one.
+
+        Returns the stream for which it was not made, or did not grow; None: it did.
+        """
         stored = self._nodes.known(name)
+        if stored is not None and stored.state == "claiming":
+            taken = await self._claims.claim(name, stored, self._take)
+            if taken is not None:
+                return taken
+            stored = self._nodes.known(name)
         if stored is None:
-            return
+            return None
         if stored.state == "deleting":
             await self._remove(name, stored)
         elif stored.ready < stored.partitions:
             await self._complete(name, stored)
+        return None
 
     async def _complete(self, name: str, stored: StoredTopic) -> None:
         missing = range(stored.ready, stored.partitions)
@@ -304,7 +319,7 @@ class TopicRegistry(ShownTopics):
         quorums = quorums_of(stored.replication_factor, settings)
         await create_streams(self._streams, name, missing, quorums.as_settings())
         try:
-            stored = await self._change(name, ready=stored.partitions)
+            stored = await self._nodes.replace(name, ready=stored.partitions)
         except BadVersion:
             await self._take(name)  # another broker that was asked for the name has finished it?
             found = self._topics.get(name)
@@ -326,14 +341,6 @@ class TopicRegistry(ShownTopics):
 
         await delete_streams(self._streams, name, range(stored.partitions), check_may)
         await self._nodes.delete(name)
-
-    async def _change(self, name: str, **changes: Any) -> StoredTopic:
-        """Change some of what a topic's node says, which this process has just read."""
-        known = self._nodes.known(name)
-        assert known is not None, name
-        stored = msgspec.structs.replace(known, **changes)
-        await self._nodes.change(name, stored)
-        return stored
 
     def _new_id(self) -> str:
         """Return a version 4 UUID; tools take an id with a leading dash for an option."""

@@ -5,7 +5,7 @@ per log. Source: reference DistributedLog 3.
 """
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -32,7 +32,7 @@ from tailrace.core.log.subscribers import Subscribers
 from tailrace.core.metadata.bindings import bind_namespace, is_bound
 from tailrace.core.metadata.layout import LEDGERS_ROOT, NAMESPACE_ROOT, LogPaths
 from tailrace.core.metadata.namespace_binding import BKDLConfig
-from tailrace.core.metadata.node_reads import read_current
+from tailrace.core.metadata.node_reads import read_current, read_nodes
 from tailrace.core.metadata.store import MetadataStore
 from tailrace.core.runtime.clock import Clock
 from tailrace.core.runtime.config import ConfigError
@@ -161,6 +161,17 @@ class LogNamespace:
     async def log_exists(self, name: str) -> bool:
         """Tell whether there is such a log. Errors: InvalidStreamName."""
         return await stream_exists(self._store, self._paths(check_log_name(name)))
+
+    async def first_log(self, names: Sequence[str]) -> str | None:
+        """Return the first of these names that a log has; None: none of them.
+
+        Logs that others made before are seen. Errors: InvalidStreamName.
+        Cost: a sync, and a round trip for each 128 names.
+        """
+        paths = [self._paths(check_log_name(name)).segments for name in names]
+        nodes = await read_current(self._store, lambda: read_nodes(self._store, paths))
+        there = (name for name, node in zip(names, nodes, strict=True) if node is not None)
+        return next(there, None)
 
     async def list_logs(self, prefix: str = "") -> list[str]:
         """Return the names of all logs at the top of the namespace, or below `prefix`, sorted.

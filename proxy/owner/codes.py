@@ -72,8 +72,13 @@ class ServerStatus(IntEnum):
     DOWN = 300
 
 
+class StreamReserved(CoreError):
+    """A stream is not for thin clients, as a partition of Kafka's; the text says whose it is."""
+
+
 _TABLE: Final[Mapping[type[CoreError], StatusCode]] = {
     CoreError: StatusCode.UNEXPECTED,
+    StreamReserved: StatusCode.REQUEST_DENIED,
     errors.LedgerFenced: StatusCode.BK_TRANSMIT_ERROR,
     errors.LedgerClosed: StatusCode.BK_TRANSMIT_ERROR,
     errors.OwnershipLost: StatusCode.LOCKING_EXCEPTION,

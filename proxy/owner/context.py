@@ -1,14 +1,23 @@
 """What all streams of a proxy share, and how the proxy hears of them."""
 
-from typing import NamedTuple, Protocol
+from collections.abc import Awaitable, Callable
+from typing import NamedTuple, Protocol, TypeAlias
 
 from tailrace.core.errors import OwnershipAcquireFailed
 from tailrace.core.log.namespace import LogNamespace
 from tailrace.core.runtime.clock import Clock
+from tailrace.proxy.owner.codes import StreamReserved
 from tailrace.proxy.owner.config import OwnerConfig
 from tailrace.proxy.owner.location import ProxyLocation
 from tailrace.proxy.owner.metrics import OwnerMetrics
 from tailrace.proxy.owner.operations import Answer
+
+ReservedStream: TypeAlias = Callable[[str], Awaitable[str | None]]
+"""Returns why no client may write, make or delete a stream; None: it may. Errors: CoreError."""
+
+
+async def none_reserved(_: str) -> None:
+    """Reserve no stream (ReservedStream)."""
 
 
 class StreamHome(Protocol):
@@ -68,3 +77,14 @@ class OwnerContext(NamedTuple):
     config: OwnerConfig
     clock: Clock
     metrics: OwnerMetrics
+    reserved: ReservedStream = none_reserved
+
+    async def check_may(self, stream: str) -> None:
+        """Refuse a stream that is not for clients. Errors: StreamReserved; CoreError.
+
+        Once the lock is held, or no other process can delete it: what reserves it, as the making of
+        a topic does, comes before the stream then, and is seen.
+        """
+        reason = await self.reserved(stream)
+        if reason is not None:
+            raise StreamReserved(reason)

@@ -48,7 +48,7 @@ class LastAsked:
 class IdleRelease:
     """Lets idle streams go in the background, some side by side. All calls come from the loop.
 
-    Invariant: none while something of it runs or waits: it counts as asked then.
+    One of which something runs or waits counts as asked.
     """
 
     def __init__(
@@ -56,14 +56,15 @@ class IdleRelease:
         idle_ms: int,
         at_once: int,
         clock: Clock,
-        is_idle: Callable[[str], bool],
         release: Callable[[str], Coroutine[Any, Any, None]],
     ) -> None:
-        """`idle_ms` 0: let none go. `release`: complete a stream and let it go; must not raise."""
+        """`idle_ms` 0: let none go.
+
+        `release`: complete a stream and let it go, unless something of it runs; must not raise.
+        """
         self._last = LastAsked(idle_ms / 1000)
         self._at_once = at_once
         self._clock = clock
-        self._is_idle = is_idle
         self._release = release
         self._tasks = Tasks("proxy.streams.idle")
         self._is_on = idle_ms > 0
@@ -90,7 +91,6 @@ class IdleRelease:
             if not idle:
                 await asyncio.sleep(self._last.due_s(now_s) - now_s)
                 continue
-            released = [stream for stream in idle if self._is_idle(stream)]
             for stream in idle:
                 self._last.asked(stream, now_s)
-            await together([self._release(stream) for stream in released])
+            await together([self._release(stream) for stream in idle])

@@ -203,6 +203,7 @@ class Stream:
             self._log = await context.namespace.open_log(self.name)
             self._numbered.check_lock = self._log.check_lock
             self._writer = writer = await self._log.open_writer(self, self._numbered.state)
+            await context.check_may(self.name)
         except CoreError as error:
             logger.info("stream_not_acquired stream=%s error=%r", self.name, error)
             self._give_up_claim(error)

@@ -11,6 +11,7 @@ Source: reference DistributedLog 9.2; DistributedLogServiceImpl, StreamManagerIm
 import asyncio
 import logging
 from collections.abc import Coroutine, Sequence
+from functools import partial
 from typing import Any
 
 from tailrace.core.errors import CoreError, OwnershipAcquireFailed
@@ -22,7 +23,7 @@ from tailrace.protocol.distributedlog.dlsn import DLSN
 from tailrace.proxy.owner.admission import Admission, StreamCounts
 from tailrace.proxy.owner.codes import ServerStatus, StatusCode
 from tailrace.proxy.owner.config import OwnerConfig
-from tailrace.proxy.owner.context import NoEvents, OwnerContext, OwnerEvents
+from tailrace.proxy.owner.context import NoEvents, OwnerContext, OwnerEvents, ReservedStream
 from tailrace.proxy.owner.idle import IdleRelease
 from tailrace.proxy.owner.loads import Load
 from tailrace.proxy.owner.location import ProxyLocation
@@ -85,9 +86,11 @@ class Streams:
         """Streams that are being claimed, or wait for that."""
         self._moving: dict[str, Answer] = {}
         """Streams that are let go for another proxy, and what their requests get then."""
-        self._idle = IdleRelease(
-            config.idle_ms, config.closed_at_once, clock, self._is_idle, self._release_idle
-        )
+        self._idle = IdleRelease(config.idle_ms, config.closed_at_once, clock, self._release_idle)
+
+    def reserve(self, reserved: ReservedStream) -> None:
+        """Have no client claim or delete certain streams (REQUEST_DENIED); before any request."""
+        self._context = self._context._replace(reserved=reserved)
 
     # ------------------------------------------------------------------ requests
 
@@ -222,7 +225,8 @@ class Streams:
             admission.deleting.add(stream)  # its log is given up under its writer
             try:
                 await self._let_go(stream)
-                refusal = await self._try(self._context.namespace.delete_log(stream))
+                may = partial(self._context.check_may, stream)
+                refusal = await self._try(self._context.namespace.delete_log(stream, may))
             finally:
                 admission.deleting.discard(stream)
         return self._counts.count(SUCCESS if refusal is None else refusal)
@@ -376,14 +380,13 @@ class Streams:
         if stream is not None:
             await stream.close()
 
-    def _is_idle(self, name: str) -> bool:
-        stream = self._cached.get(name)
-        return stream is not None and stream.is_idle
-
     async def _release_idle(self, name: str) -> None:
-        self.metrics.idle_streams_total += 1
-        logger.info("stream_idle stream=%s", name)
-        await self._let_go(name)
+        """Let a stream go unless something of it runs or waits."""
+        stream = self._cached.get(name)
+        if stream is not None and stream.is_idle:
+            self.metrics.idle_streams_total += 1
+            logger.info("stream_idle stream=%s", name)
+            await stream.close()
 
     async def _try(self, work: Coroutine[Any, Any, None]) -> Answer | None:
         """Do a change of the namespace; return why it failed, None if it did not."""

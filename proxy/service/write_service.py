@@ -6,8 +6,8 @@ Source: reference DistributedLog 9.1; DistributedLogServiceImpl.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from typing import TYPE_CHECKING, Any, Final
 
 from tailrace.core.errors import CoreError, InvalidStreamName
 from tailrace.core.log.names import check_log_name
@@ -31,6 +31,7 @@ from tailrace.protocol.proxy.write_proxy_pb2 import (
     WriteStreamResponse,
 )
 from tailrace.proxy.owner.codes import StatusCode
+from tailrace.proxy.owner.context import ReservedStream, none_reserved
 from tailrace.proxy.owner.location import ProxyLocation
 from tailrace.proxy.owner.operations import Answer, answer_of
 from tailrace.proxy.owner.streams import Streams
@@ -51,13 +52,6 @@ SET_BYTES_MAX: Final = 2 * 1024 * 1024
 STREAM_NAME_MAX: Final = 1_024
 """Characters. The metadata store refuses longer paths later, with a worse text."""
 
-ReservedStream: TypeAlias = Callable[[str], Awaitable[str | None]]
-"""Returns why no client may write, make or delete a stream; None: it may. Errors: CoreError."""
-
-
-async def none_reserved(_: str) -> None:
-    """Reserve no stream (ReservedStream)."""
-
 
 class WriteService:
     """One write proxy's service (WRITE_PROXY). All calls come from the loop."""
@@ -69,7 +63,11 @@ class WriteService:
         config: WriteServiceConfig,
         reserved: ReservedStream = none_reserved,
     ) -> None:
-        """`location`: where clients reach this proxy, as its locks say."""
+        """`location`: where clients reach this proxy, as its locks say.
+
+        `reserved`: asked when a request comes, and by `streams` behind the stream's lock.
+        """
+        streams.reserve(reserved)
         self._streams = streams
         self._location = location
         self._config = config
@@ -247,7 +245,7 @@ class WriteService:
     async def refusal_of_stream(self, stream: str) -> Answer | None:
         """Return why a stream is not one of this proxy's clients; None: it may be written.
 
-        One that the proxy owns was asked about before it was claimed.
+        One that the proxy owns was asked about when it was claimed.
         """
         if self._streams.is_owned(stream):
             return None

@@ -3,8 +3,11 @@
 import asyncio
 import re
 from collections.abc import Callable
+from typing import Any
 
-from confluent_kafka import Consumer, Producer
+import pytest
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
+from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
 from tailrace.protocol.proxy.common_pb2 import REQUEST_DENIED, SUCCESS
 from tailrace.protocol.proxy.read_proxy_pb2 import ReadRequest
@@ -64,5 +67,67 @@ def test_thin_clients_write_streams_and_no_partitions(
     consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "g"})
     consumer.subscribe(["t"])
     consumer.close()
+    assert broker.stop() == 0
+    assert "Traceback" not in broker.output
+
+
+def test_a_topic_takes_no_stream_of_thin_clients(
+    broker_factory: Callable[..., TailraceProcess],
+) -> None:
+    broker = broker_factory(*ENABLED).start()
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    (at,) = re.findall(r"^proxy: grpc=(\S+)$", broker.output, re.MULTILINE)
+
+    def thin(method: str, *requests: StreamRequest | WriteRequest) -> list[int]:
+        async def story() -> list[int]:
+            async with asyncio.timeout(WITHIN_S), calls(at) as ask:
+                return [(await ask(method, request)).header.code for request in requests]
+
+        return asyncio.run(story())
+
+    def refused(asked: dict[str, Any], code: int, stream: str) -> None:
+        (future,) = asked.values()
+        with pytest.raises(KafkaException) as caught:
+            future.result(30)
+        assert caught.value.args[0].code() == code
+        assert repr(stream) in caught.value.args[0].str()
+
+    def made(asked: dict[str, Any]) -> None:
+        for future in asked.values():
+            future.result(30)
+
+    streams = [StreamRequest(stream=name) for name in ("t-1", "u-1")]
+    first, second = (
+        [WriteRequest(stream=each.stream, payload=payload) for each in streams]
+        for payload in (b"a", b"b")
+    )
+    assert thin("create", *streams) == [SUCCESS, SUCCESS]
+    assert thin("write", *first) == [SUCCESS, SUCCESS]
+    invalid = KafkaError.TOPIC_EXCEPTION
+    refused(admin.create_topics([NewTopic("t", 2)]), invalid, "t-1")
+    made(admin.create_topics([NewTopic("u", 1)]))
+    refused(admin.create_partitions([NewPartitions("u", 2)]), KafkaError.INVALID_REQUEST, "u-1")
+    assert thin("write", *second) == [SUCCESS, SUCCESS]  # as before
+
+    broker.kill()
+    broker.lines.clear()
+    broker.restart()
+    (at,) = re.findall(r"^proxy: grpc=(\S+)$", broker.output, re.MULTILINE)
+    assert thin("write", *second) == [SUCCESS, SUCCESS]
+    assert thin("delete", streams[0]) == [SUCCESS]
+    made(admin.create_topics([NewTopic("t", 2)]))
+    assert thin("write", second[0]) == [REQUEST_DENIED]
+    producer = Producer({"bootstrap.servers": broker.bootstrap})
+    for topic, partition in (("t", 0), ("t", 1), ("u", 0)):
+        producer.produce(topic, b"of Kafka", partition=partition)
+    assert producer.flush(30) == 0
+
+    async def read() -> list[bytes]:
+        async with asyncio.timeout(WITHIN_S), calls(at, READ_PROXY) as reads:
+            request = ReadRequest(stream="u-1", records_max=3, tail=True)
+            answers = [each async for each in reads.stream("read", request)]
+            return [record.payload for each in answers for record in each.records]
+
+    assert asyncio.run(read()) == [b"a", b"b", b"b"]
     assert broker.stop() == 0
     assert "Traceback" not in broker.output

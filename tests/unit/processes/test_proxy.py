@@ -2,12 +2,15 @@
 
 import asyncio
 import logging
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tailrace.broker.cluster.paths import ClusterPaths
+from tailrace.broker.cluster.topic_codec import StoredTopic, encode_topic
+from tailrace.core.errors import Unavailable
 from tailrace.core.metadata.sqlite import SqliteStore
 from tailrace.core.metadata.store import SessionEvent
 from tailrace.core.runtime.clock import ManualClock
@@ -15,6 +18,8 @@ from tailrace.processes.proxy_address import ProxyAddressConfig
 from tailrace.processes.proxy_config import WriteProxyConfig
 from tailrace.processes.proxy_locks import OwnLocks
 from tailrace.processes.topic_streams import KEPT_S, TopicStreams, log_of
+
+PATHS = ClusterPaths.of_namespace("/ns")
 
 
 class Session:
@@ -53,25 +58,95 @@ def test_a_former_runs_lock_does_not_end_the_process_and_anothers_does(
         asyncio.run(story())
 
 
+class Logs:
+    """The part of a namespace that says which logs there are."""
+
+    def __init__(self) -> None:
+        self.names: set[str] = set()
+
+    async def log_exists(self, name: str) -> bool:
+        return name in self.names
+
+
+def topic(partitions: int, ready: int, state: Any = "active") -> bytes:
+    return encode_topic(
+        StoredTopic(
+            topic_id="aGVsbG8gdG9waWMgaWQgMQ",
+            partitions=partitions,
+            ready=ready,
+            state=state,
+            created_ms=5,
+            configs={},
+        )
+    )
+
+
+def in_topics(
+    path: Path,
+    story: Callable[[SqliteStore, Logs, ManualClock, TopicStreams], Coroutine[Any, Any, None]],
+) -> None:
+    async def main() -> None:
+        clock, logs = ManualClock(), Logs()
+        store = SqliteStore(path / "metadata", clock)
+        streams = TopicStreams(store, PATHS, logs, clock)  # type: ignore[arg-type]
+        await story(store, logs, clock, streams)
+        await store.close()
+
+    asyncio.run(main())
+
+
 def test_streams_of_topics_are_kafkas(tmp_path: Path) -> None:
-    async def story() -> None:
-        clock = ManualClock()
-        store = SqliteStore(tmp_path / "metadata", clock)
-        paths = ClusterPaths.of_namespace("/ns")
-        streams = TopicStreams(store, paths, clock)
+    async def story(
+        store: SqliteStore, logs: Logs, clock: ManualClock, streams: TopicStreams
+    ) -> None:
         assert await streams.reason("t-0") is None
-        await store.create(paths.topic("t"), b"", parents=True)
+        await store.create(PATHS.topic("t"), topic(1, 1), parents=True)
         for stream in ("t-0", "t-12", "__consumer_offsets-3"):
             assert "Kafka's clients write it" in (await streams.reason(stream) or "")
         for stream in ("t", "u-0", "t-0-x", "t-00", "a/t-0", "/t-0"):
             assert await streams.reason(stream) is None
-        await store.delete(paths.topic("t"))
+        await store.delete(PATHS.topic("t"))
         assert await streams.reason("t-0") is not None, "it is kept for a while"
+        assert await streams.reason("t-12") is None, "only for partitions"
         clock.advance_ms(round(KEPT_S * 1000))
         assert await streams.reason("t-0") is None
-        await store.close()
 
-    asyncio.run(story())
+    in_topics(tmp_path, story)
+
+
+def test_a_stream_that_is_older_than_its_topic_stays_its_writers(tmp_path: Path) -> None:
+    async def story(
+        store: SqliteStore, logs: Logs, clock: ManualClock, streams: TopicStreams
+    ) -> None:
+        logs.names = {"t-0", "t-1"}
+        await store.create(PATHS.topic("t"), topic(1, 1), parents=True)
+        assert await streams.reason("t-0") is not None
+        assert await streams.reason("t-1") is None
+        assert await streams.reason("t-2") is not None
+        await store.set(PATHS.topic("t"), topic(2, 1), 0)  # it grows
+        assert await streams.reason("t-1") is not None
+
+    in_topics(tmp_path, story)
+
+
+@pytest.mark.parametrize("ready", [0, 1])
+def test_while_it_is_open_whose_a_stream_is_clients_ask_again(tmp_path: Path, ready: int) -> None:
+    async def story(
+        store: SqliteStore, logs: Logs, clock: ManualClock, streams: TopicStreams
+    ) -> None:
+        logs.names = {"t-0", "t-1", "t-2"}
+        await store.create(PATHS.topic("t"), topic(2, ready, "claiming"), parents=True)
+        with pytest.raises(Unavailable, match="being made"):
+            await streams.reason("t-1")
+        assert await streams.reason("t-2") is None
+        if ready:
+            assert await streams.reason("t-0") is not None
+            await store.set(PATHS.topic("t"), topic(1, 1), 0)
+        else:
+            await store.delete(PATHS.topic("t"))
+        assert await streams.reason("t-1") is None
+
+    in_topics(tmp_path, story)
 
 
 @pytest.mark.parametrize(

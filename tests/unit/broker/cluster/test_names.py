@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tailrace.broker.cluster.names import collision_key, name_fault, stream_name, topic_of
+from tailrace.broker.cluster.names import collision_key, name_fault, partition_of, stream_name
 
 LEGAL = st.text("abz019._-", min_size=1, max_size=12).filter(lambda n: n not in (".", ".."))
 
@@ -53,19 +53,19 @@ def test_a_leading_dot_is_escaped() -> None:
 
 @given(LEGAL, st.integers(0, 2**31 - 1))
 def test_a_partitions_stream_tells_its_topic(topic: str, partition: int) -> None:
-    assert topic_of(stream_name(topic, partition)) == topic
+    assert partition_of(stream_name(topic, partition)) == (topic, partition)
 
 
 @given(st.text("ab.-%2E01/ä", max_size=9) | st.text(max_size=5))
 def test_no_other_stream_has_a_topic(stream: str) -> None:
-    topic = topic_of(stream)
-    if topic is not None:
-        assert name_fault(topic) is None
-        assert stream_name(topic, int(stream.rpartition("-")[2])) == stream
+    found = partition_of(stream)
+    if found is not None:
+        assert name_fault(found.topic) is None
+        assert stream_name(*found) == stream
 
 
 @pytest.mark.parametrize(
     "stream", ["", "a", "a-", "-0", "a-01", "a-x", "a--", ".a-0", f"a-{2**31}", "a-" + "9" * 5000]
 )
 def test_streams_of_no_topic(stream: str) -> None:
-    assert topic_of(stream) is None
+    assert partition_of(stream) is None

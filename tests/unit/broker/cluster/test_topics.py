@@ -1,16 +1,19 @@
 """The registry: what is seen, what is refused, and that no crash leaves anything in between."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
+from random import Random
 
 import pytest
+from typing_extensions import override
 
 from tailrace.broker.cluster.alterations import Alteration, Changes, ConfigOp
 from tailrace.broker.cluster.names import stream_name
+from tailrace.broker.cluster.settings import TopicDefaults
 from tailrace.broker.cluster.topics import TopicRegistry
 from tailrace.broker.errors import KafkaError
-from tailrace.core.errors import CorruptData, InvalidQuorums
+from tailrace.core.errors import BadVersion, CorruptData, InvalidQuorums
 from tailrace.core.metadata.sqlite import SqliteStore
 from tailrace.core.runtime.clock import ManualClock
 from tailrace.protocol.errors import ErrorCode
@@ -26,6 +29,19 @@ def run(story: Callable[[], Awaitable[None]]) -> None:
 
 def streams_of(topics: TopicRegistry) -> set[str]:
     return {stream_name(t.name, p) for t in topics.all() for p in range(t.partition_count)}
+
+
+class Late(Streams):
+    """Lets something happen before it is asked which streams there are."""
+
+    before_next: Callable[[], Awaitable[None]] | None = None
+
+    @override
+    async def first_log(self, names: Sequence[str]) -> str | None:
+        act, self.before_next = self.before_next, None
+        if act is not None:
+            await act()
+        return await super().first_log(names)
 
 
 async def refused(call: Awaitable[object]) -> KafkaError:
@@ -253,6 +269,89 @@ def test_a_crash_at_any_step_heals_at_the_next_start(
             path = tmp_path / str(step)
             path.mkdir()
             await crash_at(path, step)
+
+    run(story)
+
+
+def test_a_stream_that_was_there_before_its_topic_is_no_partition(tmp_path: Path) -> None:
+    async def story() -> None:
+        streams = Streams()
+        streams.names = {"t-1", "u-1", "v-0"}
+        async with registry(tmp_path, streams) as topics:
+            with pytest.raises(KafkaError, match="'t-1'") as caught:
+                await topics.create("t", 2)
+            assert caught.value.code is ErrorCode.INVALID_TOPIC_EXCEPTION
+            assert topics.get("t") is None
+            await topics.create("u", 1)
+            with pytest.raises(KafkaError, match="'u-1'") as caught:
+                await topics.add_partitions("u", 2)
+            assert caught.value.code is ErrorCode.INVALID_REQUEST
+            assert streams_of(topics) == {"u-0"}
+            assert streams.names == {"t-1", "u-0", "u-1", "v-0"}
+        async with registry(tmp_path, streams) as topics:
+            assert streams_of(topics) == {"u-0"}
+            streams.names -= {"t-1", "u-1"}
+            await topics.create("t", 2)
+            await topics.add_partitions("u", 2)
+            await topics.delete("t")
+        assert streams.names == {"u-0", "u-1", "v-0"}
+
+    run(story)
+
+
+@pytest.mark.parametrize("after", [False, True])
+def test_a_crash_before_a_topic_is_given_up_leaves_neither_it_nor_another_stream(
+    tmp_path: Path, after: bool
+) -> None:
+    async def story() -> None:
+        for step in range(2):
+            path = tmp_path / str(step)
+            path.mkdir()
+            streams = Streams()
+            streams.names = {"new-1"}
+            with pytest.raises(Crash):
+                async with registry(path, streams, Fuse(step, after=after)) as topics:
+                    await topics.create("new", 3)
+            async with registry(path, streams) as topics:
+                assert streams_of(topics) == set()
+                assert streams.names == {"new-1"}
+                with pytest.raises(KafkaError, match="'new-1'"):
+                    await topics.create("new", 3)
+                await topics.create("other", 1)
+
+    run(story)
+
+
+def test_two_brokers_that_claim_one_name_do_not_take_each_other_for_others(tmp_path: Path) -> None:
+    """One finishes what the other has begun, while that looks for its streams."""
+
+    async def story() -> None:
+        streams = Late()
+        async with registry(tmp_path, streams) as one:
+            clock, store = ManualClock(), one._nodes._store
+            two = TopicRegistry(
+                store, streams, defaults=TopicDefaults({}), clock=clock, random=Random(8)
+            )
+            streams.before_next = two.start
+            made = await one.create("new", 2)
+            assert streams.before_next is None
+            assert streams_of(one) == streams_of(two) == streams.names == {"new-0", "new-1"}
+            assert two.by_id(made.topic_id) is not None
+
+            streams.before_next = two.start
+            assert (await one.add_partitions("new", 4)).partition_count == 4
+            assert streams.names == streams_of(one) == streams_of(two)
+
+            streams.names.add("new-5")
+            streams.before_next = two.start
+            with pytest.raises(BadVersion):  # the client asks again
+                await one.add_partitions("new", 6, {4: [1], 5: [1]})
+            with pytest.raises(KafkaError, match="'new-5'"):
+                await one.add_partitions("new", 6, {4: [1], 5: [1]})
+            topic = one.get("new")
+            assert topic is not None
+            assert (topic.partition_count, topic.assignments) == (4, {})
+            assert streams.names == streams_of(one) | {"new-5"}
 
     run(story)
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tailrace.core.errors import Unavailable
 from tailrace.core.log.config import LogConfig
 from tailrace.core.log.ownership import member_prefix
 from tailrace.core.runtime.config import load, settings_of
@@ -325,6 +326,83 @@ def test_a_stream_of_another_is_neither_made_nor_deleted_here(run: Run) -> None:
         assert set(codes(changes)) == {StatusCode.SERVICE_UNAVAILABLE}
         await one.streams.close()
         assert await payloads_of(world) == [b"a"]
+
+    run(story)
+
+
+class Topics:
+    """Streams that are others' from some time on (ReservedStream)."""
+
+    def __init__(self, proxy: Proxy) -> None:
+        self.names: set[str] = set()
+        self.asked: list[str] = []
+        proxy.streams.reserve(self.reason)
+
+    async def reason(self, stream: str) -> str | None:
+        self.asked.append(stream)
+        return f"{stream} is a partition" if stream in self.names else None
+
+
+def test_a_reserved_stream_is_let_go_before_anything_is_written(run: Run) -> None:
+    async def story(world: ProxyWorld) -> None:
+        log = await new_stream(world)
+        proxy = Proxy(world, 1)
+        topics = Topics(proxy)
+        topics.names = {"s"}
+        asked = [proxy.streams.write("s", b"a"), proxy.streams.heartbeat("s")]
+        answers = [await each for each in asked]
+        assert {(each.code, each.error) for each in answers} == {
+            (StatusCode.REQUEST_DENIED, "s is a partition")
+        }
+        await asyncio.sleep(1)
+        assert topics.asked == ["s"]
+        assert proxy.events.seen == []
+        await log.refresh(is_forced=True)
+        assert list(log.segments) == []
+        assert await world.store.children(LOCK) == []
+        topics.names = set()
+        assert (await proxy.streams.write("s", b"b")).code is StatusCode.SUCCESS
+        await proxy.streams.close()
+        assert await payloads_of(world) == [b"b"]
+
+    run(story)
+
+
+def test_a_stream_that_turns_out_to_be_reserved_is_not_deleted(run: Run) -> None:
+    async def story(world: ProxyWorld) -> None:
+        await new_stream(world)
+        proxy = Proxy(world, 1)
+        topics = Topics(proxy)
+        assert (await proxy.streams.write("s", b"a")).code is StatusCode.SUCCESS
+        topics.names = {"s"}
+        answer = await proxy.streams.delete("s")
+        assert (answer.code, answer.error) == (StatusCode.REQUEST_DENIED, "s is a partition")
+        assert await payloads_of(world) == [b"a"]
+        topics.names = set()
+        assert (await proxy.streams.delete("s")).code is StatusCode.SUCCESS
+        assert await world.ledger_ids() == set()
+        await proxy.streams.close()
+
+    run(story)
+
+
+def test_a_store_that_does_not_say_whose_a_stream_is_is_asked_again(run: Run) -> None:
+    async def story(world: ProxyWorld) -> None:
+        await new_stream(world)
+        proxy, asked = Proxy(world, 1), []
+
+        async def away_once(stream: str) -> str | None:
+            asked.append(stream)
+            if len(asked) == 1:
+                raise Unavailable("away")
+            return None
+
+        proxy.streams.reserve(away_once)
+        assert (await proxy.streams.write("s", b"a")).code is StatusCode.STREAM_UNAVAILABLE
+        await asyncio.sleep(1)
+        assert (await proxy.streams.write("s", b"b")).code is StatusCode.SUCCESS
+        await proxy.streams.close()
+        assert await payloads_of(world) == [b"b"]
 
     run(story)
 

@@ -4,8 +4,9 @@ from collections.abc import AsyncIterator, Callable, Iterable
 from typing import Any
 
 from tailrace.protocol.proxy.write_proxy_pb2 import WriteStreamRequest, WriteStreamResponse
+from tailrace.proxy.owner.context import ReservedStream, none_reserved
 from tailrace.proxy.service.config import WriteServiceConfig
-from tailrace.proxy.service.write_service import ReservedStream, WriteService, none_reserved
+from tailrace.proxy.service.write_service import WriteService
 from tests.unit.proxy.owner.world import Proxy
 
 
