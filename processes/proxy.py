@@ -12,8 +12,6 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import NamedTuple
 
-import msgspec
-
 from tailrace.broker.cluster.paths import ClusterPaths
 from tailrace.broker.listeners import Endpoint
 from tailrace.core.errors import CoreError, NodeExists, NoNode, Unavailable
@@ -38,7 +36,7 @@ from tailrace.proxy.owner.location import ProxyLocation
 from tailrace.proxy.owner.streams import Streams
 from tailrace.proxy.reading.read_service import ReadService
 from tailrace.proxy.routing import members
-from tailrace.proxy.routing.members import MemberNode, MemberRegistration
+from tailrace.proxy.routing.members import MemberRegistration
 from tailrace.proxy.routing.regions import region_of
 from tailrace.proxy.routing.ring import Host
 from tailrace.proxy.routing.stopped_regions import StopWatch
@@ -191,11 +189,8 @@ async def _register(
     stack: AsyncExitStack,
 ) -> None:
     """Have clients find the proxy until the stack closes."""
-    node = MemberNode(
-        service_endpoint=members.Endpoint(location.host, location.port),
-        shard=location.shard,
-        region=region or msgspec.UNSET,
-    )
+    at = members.Endpoint(location.host, location.port)
+    node = members.proxy_node(at, location.shard, region)
     registration = MemberRegistration(opened.store, f"{opened.uri.root}/{server_set}", node)
     stack.push_async_callback(registration.close)
     await registration.register()

@@ -2,10 +2,12 @@
 
     <namespace>/.write_proxy/member_<10 digits>    write proxies; .read_proxy: read proxies
     {"serviceEndpoint":{"host":"10.0.0.1","port":8000},
-     "additionalEndpoints":{"stats":{"host":"10.0.0.1","port":8001}},"status":"ALIVE","shard":3,
+     "additionalEndpoints":{"grpc":{"host":"10.0.0.1","port":8000}},"status":"ALIVE","shard":3,
      "region":"eu"}
 
 `region` is ours, and only there if the proxy has one: DistributedLog's readers pass over it.
+DistributedLog's own proxies have the endpoint `thrift` and none of `grpc`: no client of ours can
+ask them, so they are no members here. A proxy that names neither is one of ours of before.
 The digits rise with each registration. A restarted proxy does not wait for the end of its former
 session: it is a new member, and the newest one of a shard counts (`hosts`). Both names begin with a
 dot, so a namespace lists no log for them.
@@ -44,6 +46,10 @@ SIGN_OFF_S: Final = 2.0
 RETRY_S_MAX: Final = 5.0
 """Between attempts to register or to read again, at most."""
 
+GRPC: Final = "grpc"
+THRIFT: Final = "thrift"
+"""Names of additional endpoints."""
+
 _PREFIX: Final = "member_"
 _DIGITS: Final = 10
 
@@ -64,12 +70,30 @@ class MemberNode(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     service_endpoint: Endpoint
     """Where clients connect to."""
     additional_endpoints: dict[str, Endpoint] = {}
-    """Other doors by name. DistributedLog's: aurora, stats, service, thrift."""
+    """Other doors by name. DistributedLog's: aurora, stats, service, thrift. Ours: grpc."""
     status: str = ALIVE
     """DEAD, STARTING, ALIVE, STOPPING, STOPPED or WARNING; clients use ALIVE ones only."""
     shard: Annotated[int, msgspec.Meta(ge=0, le=INT32_MAX)]
     region: Annotated[str, msgspec.Meta(max_length=255)] | msgspec.UnsetType = msgspec.UNSET
     """Where the proxy is; unset: clients go by its host's name."""
+
+
+def proxy_node(at: Endpoint, shard: int, region: str) -> MemberNode:
+    """Return the node of one of our proxies; `region` "": clients go by its host's name."""
+    return MemberNode(
+        service_endpoint=at,
+        additional_endpoints={GRPC: at},
+        shard=shard,
+        region=region or msgspec.UNSET,
+    )
+
+
+def grpc_endpoint(node: MemberNode) -> Endpoint | None:
+    """Return where a proxy speaks gRPC; None: it does not, as DistributedLog's own."""
+    found = node.additional_endpoints.get(GRPC)
+    if found is None and THRIFT not in node.additional_endpoints:
+        return node.service_endpoint
+    return found
 
 
 _DECODER = msgspec.json.Decoder(MemberNode)
@@ -108,8 +132,8 @@ class MemberWatch:
     store does not answer, and after a lost session, the members are read again with growing pauses,
     and the listener hears nothing before one reading went well.
 
-    What is not the JSON of a member, or has no shard, is passed over with one log line for as long
-    as it is there; what is not ALIVE is passed over.
+    What is not the JSON of a member, has no shard or speaks thrift only is passed over with one log
+    line for as long as it is there; what is not ALIVE is passed over.
     Shape: at most `HOSTS_MAX` members; beyond it the newest, with one log line.
     Cost: two round trips for each change, and one more for each 128 members.
     """
@@ -184,15 +208,20 @@ class MemberWatch:
         try:
             node = decode_member(data)
         except CorruptData as error:
-            self._passed_over.add(name)
-            if name not in former:
-                logger.warning("member_passed_over path=%s/%s error=%s", self._path, name, error)
+            self._pass_over(name, str(error), former)
             return None
-        if node.status != ALIVE:
+        at = grpc_endpoint(node)
+        if at is None:
+            self._pass_over(name, "a proxy of DistributedLog's own: no gRPC", former)
+        if at is None or node.status != ALIVE:
             return None
-        at = node.service_endpoint
         region = "" if node.region is msgspec.UNSET else node.region
         return Member(number, node.shard, Host(at.host, at.port), region)
+
+    def _pass_over(self, name: str, reason: str, former: set[str]) -> None:
+        self._passed_over.add(name)
+        if name not in former:
+            logger.warning("member_passed_over path=%s/%s error=%s", self._path, name, reason)
 
 
 class MemberRegistration:

@@ -74,6 +74,21 @@ def test_create_open_list(tmp_path: Path) -> None:
     run_world(tmp_path, story)
 
 
+def test_the_first_of_many_names_that_is_a_logs(tmp_path: Path) -> None:
+    async def story(world: World) -> None:
+        namespace = world.namespace()
+        names = [f"t-{number}" for number in range(300)]
+        assert await namespace.first_log(names) is None
+        assert await namespace.first_log([]) is None
+        for name in ("t-200", "t-140", "t-7/below"):
+            await world.namespace().create_log(name)
+        assert await namespace.first_log(names) == "t-140"
+        with pytest.raises(InvalidStreamName):
+            await namespace.first_log(["a b"])
+
+    run_world(tmp_path, story)
+
+
 def test_a_log_that_was_begun_is_finished(tmp_path: Path) -> None:
     async def story(world: World) -> None:
         namespace = world.namespace()

@@ -15,6 +15,7 @@ from tailrace.core.metadata.store import MetadataStore, SessionEvent
 from tailrace.proxy.routing import members as module
 from tailrace.proxy.routing.hosts import Member
 from tailrace.proxy.routing.members import (
+    GRPC,
     READ_PROXIES,
     WRITE_PROXIES,
     Endpoint,
@@ -24,6 +25,7 @@ from tailrace.proxy.routing.members import (
     decode_member,
     encode_member,
     member_number,
+    proxy_node,
 )
 from tailrace.proxy.routing.ring import Host
 from tailrace.simulation.metadata import MetadataServer
@@ -84,12 +86,16 @@ def test_the_node_is_twitters() -> None:
     assert decode_member(JAVAS) == written
 
 
-def test_a_region_stands_beside_what_twitters_readers_know() -> None:
-    written = MemberNode(service_endpoint=Endpoint("10.0.0.1", 8000), shard=3, region="eu")
+@pytest.mark.parametrize(("region", "last"), [("eu", b',"region":"eu"'), ("", b"")])
+def test_our_node_says_where_grpc_is_beside_what_twitters_readers_know(
+    region: str, last: bytes
+) -> None:
+    written = proxy_node(Endpoint("10.0.0.1", 8000), 3, region)
     data = encode_member(written)
     assert data == (
-        b'{"serviceEndpoint":{"host":"10.0.0.1","port":8000},"additionalEndpoints":{},'
-        b'"status":"ALIVE","shard":3,"region":"eu"}'
+        b'{"serviceEndpoint":{"host":"10.0.0.1","port":8000},'
+        b'"additionalEndpoints":{"grpc":{"host":"10.0.0.1","port":8000}},'
+        b'"status":"ALIVE","shard":3' + last + b"}"
     )
     assert decode_member(data) == written
 
@@ -192,6 +198,33 @@ def test_a_proxy_that_starts_again_is_a_newer_member(run: Run) -> None:
         await watch.close()
 
     run(story)
+
+
+def test_distributedlogs_own_proxies_are_passed_over(
+    run: Run, caplog: pytest.LogCaptureFixture
+) -> None:
+    """They speak thrift. One that speaks both is asked where it speaks gRPC."""
+
+    async def story(store: MetadataStore) -> None:
+        both = decode_member(JAVAS)
+        both.additional_endpoints[GRPC] = Endpoint("10.0.0.1", 8002)
+        ours = proxy_node(Endpoint("10.0.0.4", 8000), 4, "")
+        nodes = {901: JAVAS, 902: encode_member(both), 903: encode_member(node(2))}
+        for number, data in (nodes | {904: encode_member(ours)}).items():
+            await store.create(f"{PATH}/member_0000000{number}", data, parents=True)
+        heard = Heard()
+        watch = MemberWatch(store, PATH, heard)
+        watch.start()
+        expected = [Member(902, 3, Host("10.0.0.1", 8002)), member(903, 2), member(904, 4)]
+        await heard.until(lambda found: found == expected)
+        await store.create(f"{PATH}/member_0000000905", encode_member(node(5)))
+        await heard.until(lambda found: found == [*expected, member(905, 5)])
+        await watch.close()
+
+    with caplog.at_level(logging.WARNING):
+        run(story)
+    assert caplog.text.count("member_passed_over") == 1
+    assert "member_0000000901 error=a proxy of DistributedLog's own" in caplog.text
 
 
 def test_what_is_no_member_is_passed_over_with_one_line(
