@@ -10,6 +10,7 @@ from itertools import islice
 from typing import Any
 
 from tailrace.core.runtime.clock import Clock
+from tailrace.core.runtime.forever import Forever
 from tailrace.core.runtime.tasks import Tasks, together
 
 
@@ -66,10 +67,10 @@ class IdleRelease:
         self._at_once = at_once
         self._clock = clock
         self._release = release
-        self._tasks = Tasks("proxy.streams.idle")
+        self._tasks = Tasks("proxy.streams")
         self._is_on = idle_ms > 0
         if self._is_on:
-            self._tasks.start(self._run(), "release")
+            self._tasks.start(Forever("proxy.streams.idle").run(self._step), "release")
 
     def asked(self, stream: str, now_s: float) -> None:
         """Take note of a request."""
@@ -84,13 +85,13 @@ class IdleRelease:
         """Let no more go; those whose turn has come go anyway. Idempotent."""
         await self._tasks.close()
 
-    async def _run(self) -> None:
-        while True:
-            now_s = self._clock.monotonic_s()
-            idle = self._last.idle(now_s, self._at_once)
-            if not idle:
-                await asyncio.sleep(self._last.due_s(now_s) - now_s)
-                continue
-            for stream in idle:
-                self._last.asked(stream, now_s)
-            await together([self._release(stream) for stream in idle])
+    async def _step(self) -> None:
+        """Let those go that are idle, or wait until one is."""
+        now_s = self._clock.monotonic_s()
+        idle = self._last.idle(now_s, self._at_once)
+        if not idle:
+            await asyncio.sleep(self._last.due_s(now_s) - now_s)
+            return
+        for stream in idle:
+            self._last.asked(stream, now_s)
+        await together([self._release(stream) for stream in idle])
