@@ -52,7 +52,8 @@ class TopicStreams:
         that is older than the topic stays its writers'.
         Errors: Unavailable, also while it is checked whether a topic may have the stream;
         CorruptData for a damaged topic. Cost: none for names that no partition has; else a read of
-        the metadata store, in ten seconds one for each topic.
+        the metadata store, in ten seconds one for each topic, and some for each request for a
+        stream behind its last partition.
         """
         partition = partition_of(stream)
         if partition is None:
