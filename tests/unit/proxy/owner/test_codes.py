@@ -4,7 +4,13 @@ from tailrace.core import errors
 from tailrace.core.errors import CoreError
 from tailrace.protocol.proxy.common_pb2 import StatusCode as ContractCode
 from tailrace.protocol.proxy.write_proxy_pb2 import ServerInfo
-from tailrace.proxy.owner.codes import _TABLE, ServerStatus, StatusCode, status_code
+from tailrace.proxy.owner.codes import (
+    _TABLE,
+    ServerStatus,
+    StatusCode,
+    StreamReserved,
+    status_code,
+)
 
 
 def subclasses(of: type[CoreError]) -> set[type[CoreError]]:
@@ -13,7 +19,7 @@ def subclasses(of: type[CoreError]) -> set[type[CoreError]]:
 
 def test_every_error_of_core_has_a_row() -> None:
     ours = {each for each in subclasses(CoreError) if each.__module__ == errors.__name__}
-    assert ours == set(_TABLE)
+    assert {*ours, StreamReserved} == set(_TABLE)
 
 
 @pytest.mark.parametrize("kind", sorted(_TABLE, key=lambda kind: kind.__name__))
@@ -43,6 +49,7 @@ def test_an_error_that_knows_its_own_code_has_that_one(kind: type[CoreError]) ->
         (errors.ReadCancelled("x"), 1002),
         (errors.LogRecordTooLong("x"), 413),
         (errors.Unavailable("x"), 515),
+        (StreamReserved("x"), 403),
     ],
 )
 def test_codes_are_those_of_distributedlog(error: CoreError, code: int) -> None:
