@@ -34,6 +34,8 @@ _LATENCY_RECORDS: Final = 2_000
 _READERS: Final = 100
 _FAN_OUT_RECORDS: Final = 5_000
 _END_S: Final = 30
+_ENTRIES_READ: Final = "ledger_reads_total"
+"""From bookies, by the read proxy's process."""
 
 Figures = dict[str, dict[str, float]]
 
@@ -66,9 +68,9 @@ def measure(
             for share in ("p50", "p99"):
                 figures[side][f"one record at a time, {share} ms"] = found[f"{share}_ms"]
         steps("one record at a time")
-        before = running.entries_read()
+        before = running.number(_ENTRIES_READ)
         found = _run("fan-out", namespace, _RECORD_BYTES, _READERS, _FAN_OUT_RECORDS)
-        read = running.entries_read() - before
+        read = running.number(_ENTRIES_READ) - before
         figures[THIN][f"fan-out to {_READERS} readers, MB/s"] = found["mb_per_s"]
         times = _READERS * found["entries"] / read
         figures[THIN][f"fan-out to {_READERS} readers, times what bookies are asked for"] = times
@@ -98,14 +100,14 @@ class Proxy:
     process: psutil.Process
     http_port: int
 
-    def entries_read(self) -> float:
-        """Return how many entries its process has read from bookies."""
+    def number(self, name: str) -> float:
+        """Return one of the numbers that it shows over HTTP."""
         url = f"http://127.0.0.1:{self.http_port}/metrics"
         with urllib.request.urlopen(url, timeout=60) as answer:
             for line in answer.read().decode().splitlines():
-                if line.startswith("ledger_reads_total "):
+                if line.startswith(f"{name} "):
                     return float(line.split()[-1])
-        raise AssertionError("the proxy tells nothing of entries read")
+        raise AssertionError(f"the proxy tells nothing of {name}")
 
     def cpu_s(self) -> float:
         """Return the CPU seconds that it has used, user and system."""

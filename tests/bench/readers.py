@@ -10,11 +10,16 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import IO, Any, Final
 
+import grpc
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+
 from tailrace import dlog
+from tailrace.core.runtime.tasks import Tasks
 from tests.bench.bookies import TAILRACE, started
 from tests.bench.logs import bind
 from tests.bench.proxies import Figures, Proxy, proxy
@@ -24,6 +29,7 @@ _STREAM: Final = "s"
 _MESSAGES: Final = 5
 _FLOOD_RECORDS: Final = 100
 _FLOOD_RECORD_BYTES: Final = 4_096
+_ASK_PAUSE_S: Final = 0.02
 _END_S: Final = 60
 _QUORUMS: Final = {"bkcEnsembleSize": "3", "bkcWriteQuorumSize": "3", "bkcAckQuorumSize": "2"}
 
@@ -48,19 +54,27 @@ async def _measure(
         await opened.create_log(_STREAM)
         async with opened.open_log(_STREAM) as log, log.open_writer() as writer:
             await writer.write(b"first", 1)
-            clients = _Clients(running.at)
+            clients, asker = _Clients(running.at), _Asker(running.at)
+            tasks = Tasks("readers")
+            tasks.start(asker.run(), "ask")
             try:
-                return await _story(writer, running, clients, steps)
+                return await _story(writer, running, clients, asker, steps)
             finally:
                 clients.end()
+                await tasks.close()
 
 
 async def _story(
-    writer: Any, running: Proxy, clients: "_Clients", steps: Callable[[str], None]
+    writer: Any,
+    running: Proxy,
+    clients: "_Clients",
+    asker: "_Asker",
+    steps: Callable[[str], None],
 ) -> dict[str, float]:
     idle_mb = running.rss_mb()
     found = {"all have begun after, s": (await clients.answer())["seconds"]}
     found["memory of a reader, KB"] = (running.rss_mb() - idle_mb) * 1000 / READERS
+    found["another caller waits while they come, longest ms"] = asker.longest_ms()
     steps(f"{READERS} readers wait")
     took: list[float] = []
     for number in range(1, _MESSAGES + 1):
@@ -69,7 +83,7 @@ async def _story(
     found["a message has come to all after, s"] = statistics.median(took)
     steps("a message at a time")
     await clients.ask("stop", 1)
-    before_mb, before_s, read = running.rss_mb(), running.cpu_s(), running.entries_read()
+    before_mb, before_s, asked = running.rss_mb(), running.cpu_s(), _asked(running)
     sent = [
         await writer.submit(b"y" * _FLOOD_RECORD_BYTES, 100 + each)
         for each in range(_FLOOD_RECORDS)
@@ -82,10 +96,41 @@ async def _story(
         READERS * _FLOOD_RECORDS * _FLOOD_RECORD_BYTES / flood["seconds"] / 1e6
     )
     found["much at once, memory more, MB"] = running.rss_mb() - before_mb
-    found["entries read from bookies"] = running.entries_read() - read
-    found["longest answer to another caller, ms"] = flood["longest_ms"]
+    found["responses for each read or long poll of bookies"] = flood["responses"] / (
+        _asked(running) - asked
+    )
+    found["another caller waits, p50 ms"] = statistics.median(asker.took_ms)
+    found["another caller waits, longest ms"] = asker.longest_ms()
     steps("much, with one reader stopped")
     return found
+
+
+def _asked(running: Proxy) -> float:
+    """Return how often the proxy asked bookies for entries or for what comes."""
+    return running.number("ledger_reads_total") + running.number("ledger_long_polls_total")
+
+
+class _Asker:
+    """Another caller of the proxy: asks all the time for its health."""
+
+    def __init__(self, at: str) -> None:
+        self._at = at
+        self.took_ms: list[float] = []
+
+    def longest_ms(self) -> float:
+        """Return how long an answer took at most since this was asked last."""
+        longest = max(self.took_ms)
+        self.took_ms = [0.0]
+        return longest
+
+    async def run(self) -> None:
+        async with grpc.aio.insecure_channel(self._at) as channel:
+            ask = health_pb2_grpc.HealthStub(channel).Check
+            while True:
+                began_s = time.perf_counter()
+                await ask(health_pb2.HealthCheckRequest())
+                self.took_ms.append((time.perf_counter() - began_s) * 1000)
+                await asyncio.sleep(_ASK_PAUSE_S)
 
 
 class _Clients:

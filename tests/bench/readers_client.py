@@ -14,7 +14,6 @@ from typing import Any, Final
 
 import grpc
 import uvloop
-from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from tailrace.core.runtime.collector import settle_collector
 from tailrace.core.runtime.tasks import Tasks
@@ -24,7 +23,6 @@ from tailrace.protocol.proxy.read_proxy_pb2 import ReadRequest, ReadResponse
 
 CONNECTIONS: Final = 20
 _OPTIONS: Final = (("grpc.use_local_subchannel_pool", 1), ("grpc.max_receive_message_length", -1))
-_HEALTH_PAUSE_S: Final = 0.02
 _LOOK_PAUSE_S: Final = 0.01
 
 
@@ -42,7 +40,6 @@ class _Readers:
         self.at_tail = self.responses = 0
         self.messages = [0] * count
         self.records = [0] * count
-        self.longest_s = 0.0
 
     async def run(self) -> None:
         tasks = Tasks("readers", self._on_failure)
@@ -54,7 +51,6 @@ class _Readers:
             began_s = time.perf_counter()
             for number in range(self._count):
                 tasks.start(self._read(number), "read")
-            tasks.start(self._ask_health(), "health")
             await self._until(lambda: self.at_tail >= self._count)
             settle_collector()
             self._say(began_s)
@@ -62,7 +58,7 @@ class _Readers:
                 await self._obey(*line.split())
 
     async def _obey(self, what: str, count: str) -> None:
-        began_s, self.responses, self.longest_s = time.perf_counter(), 0, 0.0
+        began_s, self.responses = time.perf_counter(), 0
         wanted = int(count)
         if what == "stop":
             for number in range(wanted):
@@ -98,15 +94,6 @@ class _Readers:
             else:
                 self.at_tail += 1
 
-    async def _ask_health(self) -> None:
-        async with grpc.aio.insecure_channel(self._at, options=_OPTIONS) as channel:
-            ask = health_pb2_grpc.HealthStub(channel).Check
-            while True:
-                began_s = time.perf_counter()
-                await ask(health_pb2.HealthCheckRequest())
-                self.longest_s = max(self.longest_s, time.perf_counter() - began_s)
-                await asyncio.sleep(_HEALTH_PAUSE_S)
-
     async def _until(self, holds: Any) -> None:
         while True:
             if holds():
@@ -114,11 +101,7 @@ class _Readers:
             await asyncio.sleep(_LOOK_PAUSE_S)
 
     def _say(self, began_s: float) -> None:
-        found = {
-            "seconds": time.perf_counter() - began_s,
-            "responses": self.responses,
-            "longest_ms": self.longest_s * 1000,
-        }
+        found = {"seconds": time.perf_counter() - began_s, "responses": self.responses}
         sys.stdout.write(json.dumps(found) + "\n")
         sys.stdout.flush()
 

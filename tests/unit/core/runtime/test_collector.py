@@ -67,6 +67,33 @@ if sys.version_info < (3, 14):
 """
 
 
+_REPLACED = """
+import asyncio, gc, sys
+from tailrace.core.runtime.collector import YOUNG_OBJECTS_MAX, settle_collector
+
+async def main():
+    settle_collector()
+    kept = [[] for _ in range(50_000)]
+    gc.collect()
+    early = []
+
+    def note(phase, info):
+        if phase == "start" and gc.get_count()[0] <= YOUNG_OBJECTS_MAX:
+            early.append(info["generation"])
+
+    gc.callbacks.append(note)
+    at = 0
+    while not early:
+        for at in range(at, at + 1_000):
+            kept[at % len(kept)] = []
+        await asyncio.sleep(0)
+    assert early == [0], early
+
+if sys.version_info < (3, 14):
+    asyncio.run(main())
+"""
+
+
 _LOADED = """
 import gc
 from tailrace.core.runtime.collector import loading_modules
@@ -97,6 +124,10 @@ def test_garbage_is_found_late_but_found() -> None:
 
 def test_what_is_old_is_looked_at_only_when_it_has_doubled() -> None:
     _run(_AGED)
+
+
+def test_new_objects_are_looked_at_though_as_many_are_freed() -> None:
+    _run(_REPLACED)
 
 
 def test_nobody_looks_while_modules_load() -> None:
