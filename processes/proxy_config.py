@@ -6,6 +6,7 @@ from typing import Final
 from typing_extensions import override
 
 from tailrace.core.ledger.config import BookieClientConfig, LedgerClientConfig
+from tailrace.core.ledger.config import ReadConfig as BookieReadConfig
 from tailrace.core.log.cold.config import ColdConfig
 from tailrace.core.log.config import LogConfig
 from tailrace.core.metadata.layout import LEDGERS_ROOT
@@ -90,8 +91,36 @@ class WriteProxyConfig(ProxyProcessConfig):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ReadProxyBookieReadConfig(BookieReadConfig):
+    """How a read proxy reads from bookies: all readers of a stream wait for one read of it.
+
+    A stuck bookie costs them 0.8 s once, 3 s with DistributedLog's defaults. The price is a second
+    long poll a second for a stream to which nothing is written.
+    """
+
+    speculative_timeout_ms: int = setting(
+        "speculativeReadTimeout",
+        250,
+        "Silence of a replica before the next one is asked as well, in ms; 0: never",
+    )
+    long_poll_speculative_timeout_ms: int = setting(
+        "firstSpeculativeReadLACTimeout",
+        500,
+        "The same for a reader that waits at the tail, in ms; 0: never",
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadProxyLedgersConfig(LedgerClientConfig):
+    """The ledgers of a read proxy."""
+
+    read: ReadProxyBookieReadConfig = field(default_factory=ReadProxyBookieReadConfig)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ReadProxyConfig(ProxyProcessConfig):
     """All settings of one read proxy."""
 
+    ledgers: ReadProxyLedgersConfig = field(default_factory=ReadProxyLedgersConfig)
     address: ReadProxyAddressConfig = field(default_factory=ReadProxyAddressConfig)
     read: ReadConfig = field(default_factory=ReadConfig)

@@ -36,31 +36,40 @@ class ReaderPlace:
 class SharedEntries:
     """What the readers of one log hold and keep for each other."""
 
-    __slots__ = ("_cache", "_chunks", "_places", "entry_bytes")
+    __slots__ = ("_cache", "_chunks", "_floor", "_places", "entry_bytes")
 
     def __init__(self, cache: EntryCache) -> None:
         self._cache = cache
         self._chunks: dict[LedgerId, list[Chunk]] = {}
-        self._places: list[ReaderPlace] = []
+        self._places: dict[ReaderPlace, None] = {}
+        self._floor: Position | None = _BEYOND
+        """Where the last of the readers is; None: one that was there went on."""
         self.entry_bytes = 0
         """Payload bytes of an entry, as far as the reader tells that took some last; 0: unknown."""
 
     def join(self, at: Position) -> ReaderPlace:
         """Keep what lies at `at` or behind it for a new reader; it leaves at its end."""
         place = ReaderPlace(at)
-        self._places.append(place)
+        self._places[place] = None
+        if self._floor is not None:
+            self._floor = min(self._floor, at)
         return place
 
     def leave(self, place: ReaderPlace) -> None:
         """Keep nothing for a reader any more. Idempotent."""
         if place in self._places:
-            self._places.remove(place)
-            self._drop_passed()
+            del self._places[place]
+            self._on_moved(place.at)
 
     def move(self, place: ReaderPlace, at: Position) -> None:
-        """Keep nothing before `at` for this reader any more."""
-        place.at = at
-        self._drop_passed()
+        """Keep nothing before `at` for this reader any more.
+
+        Cost: a look at each reader for the last of them, nothing for all others.
+        """
+        before, place.at = place.at, at
+        if self._floor is not None:
+            self._floor = min(self._floor, at)
+        self._on_moved(before)
 
     def find(self, ledger_id: LedgerId, entry_id: EntryId) -> Chunk | None:
         """Return the chunk with an entry, there or on its way."""
@@ -115,7 +124,7 @@ class SharedEntries:
 
     def put(self, lssn: int, entry: Entry) -> None:
         """Take an entry that came by itself, unless it is here already or nobody needs it."""
-        is_needed = any(place.at <= (lssn, entry.entry_id) for place in self._places)
+        is_needed = self._last_reader() <= (lssn, entry.entry_id)
         if is_needed and self.find(entry.ledger_id, entry.entry_id) is None:
             at = entry.entry_id
             chunk = self.add(lssn, entry.ledger_id, at, at, 0)
@@ -139,7 +148,7 @@ class SharedEntries:
         chunk.holders -= 1
         if chunk.holders == 0:
             now_s = asyncio.get_running_loop().time()
-            is_needed = any(place.at <= (chunk.lssn, chunk.last) for place in self._places)
+            is_needed = self._last_reader() <= (chunk.lssn, chunk.last)
             if is_needed and chunk.entries and self._cache.has_room(0, now_s):
                 self._cache.keep(chunk, now_s)
             else:
@@ -166,9 +175,19 @@ class SharedEntries:
         self._cache.count(chunk, size_bytes)
         self._cache.keep(chunk, now_s)
 
-    def _drop_passed(self) -> None:
-        """Drop what lies before every reader."""
-        floor = min((place.at for place in self._places), default=_BEYOND)
+    def _last_reader(self) -> Position:
+        """Return where the last of the readers is."""
+        if self._floor is None:
+            self._floor = min((place.at for place in self._places), default=_BEYOND)
+        return self._floor
+
+    def _on_moved(self, before: Position) -> None:
+        """Drop what lies before every reader, now that one is no longer at `before`."""
+        if self._floor == before:
+            self._floor = None
+        elif self._floor is not None and before > self._floor:
+            return  # the last reader is where it was
+        floor = self._last_reader()
         for chunks in list(self._chunks.values()):
             while chunks and self._is_passed(chunks[0], floor):
                 self.drop(chunks[0])

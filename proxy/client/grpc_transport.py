@@ -25,7 +25,7 @@ T = TypeVar("T")
 HOSTS_MAX: Final = 1_000
 """Hosts that a client is connected to; the one that was not used for longest goes."""
 CALLS_A_CONNECTION: Final = 500
-"""Calls with streams of one connection; servers take 1,000 (`proxy.connection.calls.max`)."""
+"""Calls with streams of one connection; servers take 10,000 (`proxy.connection.calls.max`)."""
 CONNECTIONS_MAX: Final = 16
 """Connections to one host; beyond it they share the calls, and gRPC has some wait."""
 

@@ -42,7 +42,7 @@ class ReadConfig:
     )
     stream_feeds_max: AtLeastOne = setting(
         "proxy.read.stream.feeds.max",
-        100,
+        1_000,
         "The same of one stream",
     )
     feed_linger_ms: AtLeastOne = setting(

@@ -24,7 +24,7 @@ from tailrace.protocol.ids import TxId
 from tailrace.proxy.owner.codes import StatusCode
 from tailrace.proxy.reading.codes import Failure, failure_of, is_retried
 from tailrace.proxy.reading.config import ReadConfig
-from tailrace.proxy.reading.message import Message, take_message
+from tailrace.proxy.reading.message import MESSAGE_BYTES_MAX, Message, take_message
 from tailrace.proxy.reading.metrics import ReadMetrics
 from tailrace.proxy.reading.ring import Ring, RingBudget
 
@@ -38,6 +38,9 @@ logger = logging.getLogger(__name__)
 
 READ_BYTES: Final = 256 * 1024
 """Asked of core at once: records that a feed holds and has not encoded; one entry may be larger."""
+
+ALL_READ_BYTES: Final = 64 * 1024 * 1024
+"""The same of all feeds: where they are many each asks for less, down to one message."""
 
 WAKE_SLICE: Final = 64
 """Readers that are woken in one turn of the loop; each has some 0.1 ms to do, with gRPC."""
@@ -213,7 +216,9 @@ class Feed:
         was_woken, self._is_woken = self._is_woken, False
         try:
             reader = self._reader or await self._open()
-            self._pending.extend(await reader.read_entries(READ_BYTES))
+            share = ALL_READ_BYTES // max(self._context.metrics.feeds, 1)
+            asked_bytes = min(READ_BYTES, max(share, MESSAGE_BYTES_MAX))
+            self._pending.extend(await reader.read_entries(asked_bytes))
         except CoreError as error:
             self._ending = ending | self._ending
             await self._on_error(error)

@@ -38,6 +38,12 @@ _CAUSE_CHARACTERS: Final = 200
 _PING_MS_MIN: Final = 10_000
 """Clients may ask so often whether the server lives. gRPC ends connections that ask more often, by
 default than every five minutes: a thin client notices a dead owner far sooner."""
+_PENDING_MIN: Final = 3_000
+"""Calls that may wait to be taken, one in a turn of the loop, or `proxy.calls.max` if that is more.
+
+gRPC cancels what is beyond, so CANCELLED is what such a client gets. By default it cancels from
+1,000 on, by chance: a third of 10,000 readers that came back at once.
+"""
 _HEALTH: Final = health_pb2.DESCRIPTOR.services_by_name["Health"].full_name
 
 
@@ -107,12 +113,15 @@ class GrpcServer:
 
 
 def _options(config: GrpcConfig) -> list[tuple[str, int]]:
+    pending_max = max(config.calls_max, _PENDING_MIN)
     return [
         ("grpc.max_receive_message_length", config.message_bytes_max),
         ("grpc.max_send_message_length", -1),
         ("grpc.max_metadata_size", config.metadata_bytes_max),
         ("grpc.absolute_max_metadata_size", config.metadata_bytes_max),
         ("grpc.max_concurrent_streams", config.connection_calls_max),
+        ("grpc.server.max_pending_requests", pending_max),
+        ("grpc.server.max_pending_requests_hard_limit", pending_max),
         ("grpc.keepalive_time_ms", config.keepalive_ms),
         ("grpc.keepalive_timeout_ms", config.keepalive_timeout_ms),
         ("grpc.keepalive_permit_without_calls", 1),

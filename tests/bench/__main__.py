@@ -29,6 +29,7 @@ from tests.bench import (
     logs,
     longest_turns,
     proxies,
+    readers,
     restores,
     workloads,
 )
@@ -136,6 +137,12 @@ def _proxies(options: argparse.Namespace, step: Steps) -> Iterator[tuple[str, di
         ).items()
 
 
+def _readers(options: argparse.Namespace, step: Steps) -> Iterator[tuple[str, dict[str, float]]]:
+    """Measure one round of many readers of one stream."""
+    with _folder(options.out) as folder, _zookeeper(folder) as hosts:
+        yield from readers.measure(hosts, folder, steps=step).items()
+
+
 def _cluster(options: argparse.Namespace, step: Steps) -> Iterator[tuple[str, dict[str, float]]]:
     """Measure one round of a broker on three bookies and of three nodes of Kafka."""
     for kind in clusters.KINDS:
@@ -223,6 +230,7 @@ _SUITES: dict[str, Suite] = {
     "bookies": _bookies,
     "logs": _logs,
     "proxies": _proxies,
+    "readers": _readers,
     "cluster": _cluster,
     "failover": _failover,
     "broker-failover": _broker_failover,

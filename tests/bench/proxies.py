@@ -14,8 +14,11 @@ import tempfile
 import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+
+import psutil
 
 from tests.bench import followers
 from tests.bench.bookies import TAILRACE, run_load, started
@@ -31,6 +34,8 @@ _LATENCY_RECORDS: Final = 2_000
 _READERS: Final = 100
 _FAN_OUT_RECORDS: Final = 5_000
 _END_S: Final = 30
+_ENTRIES_READ: Final = "ledger_reads_total"
+"""From bookies, by the read proxy's process."""
 
 Figures = dict[str, dict[str, float]]
 
@@ -48,7 +53,7 @@ def measure(
         asyncio.run(bind(bookies.uri, zookeeper, path))
         for kind in ("write", "read"):
             at = ("--metadata", bookies.uri, "--namespace", namespace)
-            metrics = stack.enter_context(_proxy(kind, at, own))
+            running = stack.enter_context(proxy(kind, at, own))
         load = (_RECORD_BYTES, _IN_FLIGHT, warm_s, seconds)
         rate = "append 1 KiB, records/s"
         figures[DIRECT][rate] = _run("embedded", namespace, *load)["records_per_s"]
@@ -63,9 +68,9 @@ def measure(
             for share in ("p50", "p99"):
                 figures[side][f"one record at a time, {share} ms"] = found[f"{share}_ms"]
         steps("one record at a time")
-        before = metrics()
+        before = running.number(_ENTRIES_READ)
         found = _run("fan-out", namespace, _RECORD_BYTES, _READERS, _FAN_OUT_RECORDS)
-        read = metrics() - before
+        read = running.number(_ENTRIES_READ) - before
         figures[THIN][f"fan-out to {_READERS} readers, MB/s"] = found["mb_per_s"]
         times = _READERS * found["entries"] / read
         figures[THIN][f"fan-out to {_READERS} readers, times what bookies are asked for"] = times
@@ -87,10 +92,37 @@ def _run(job: str, namespace: str, *numbers: float) -> dict[str, float]:
     return found
 
 
+@dataclass(frozen=True, slots=True)
+class Proxy:
+    """A proxy that runs."""
+
+    at: str
+    process: psutil.Process
+    http_port: int
+
+    def number(self, name: str) -> float:
+        """Return one of the numbers that it shows over HTTP."""
+        url = f"http://127.0.0.1:{self.http_port}/metrics"
+        with urllib.request.urlopen(url, timeout=60) as answer:
+            for line in answer.read().decode().splitlines():
+                if line.startswith(f"{name} "):
+                    return float(line.split()[-1])
+        raise AssertionError(f"the proxy tells nothing of {name}")
+
+    def cpu_s(self) -> float:
+        """Return the CPU seconds that it has used, user and system."""
+        found = self.process.cpu_times()
+        return found.user + found.system
+
+    def rss_mb(self) -> float:
+        """Return its resident memory. Unit: MB."""
+        return self.process.memory_info().rss / 1e6
+
+
 @contextmanager
-def _proxy(kind: str, at: tuple[str, ...], folder: Path) -> Iterator[Callable[[], float]]:
-    """Run a proxy; yield what tells how many entries its process has read from bookies."""
-    http = free_port()
+def proxy(kind: str, at: tuple[str, ...], folder: Path) -> Iterator[Proxy]:
+    """Run a proxy until the block ends."""
+    http, address = free_port(), f"127.0.0.1:{free_port()}"
     tailrace = str(Path(sys.executable).with_name("tailrace"))
     settings = ("httpServerEnabled=true", f"httpServerPort={http}", "log.level=warning")
     quorums = ("bkcEnsembleSize=3", "bkcWriteQuorumSize=3", "bkcAckQuorumSize=2")
@@ -99,10 +131,9 @@ def _proxy(kind: str, at: tuple[str, ...], folder: Path) -> Iterator[Callable[[]
         for each in (*settings, *(quorums if kind == "write" else ()))
         for word in ("--set", each)
     ]
-    listen = ("--listen", f"127.0.0.1:{free_port()}", "--shard", "0")
     with (folder / f"{kind}.out").open("w") as out:
         child = subprocess.Popen(
-            [tailrace, "proxy", kind, *at, *listen, *words],
+            [tailrace, "proxy", kind, *at, "--listen", address, "--shard", "0", *words],
             stdout=subprocess.PIPE,
             stderr=out,
             text=True,
@@ -112,15 +143,7 @@ def _proxy(kind: str, at: tuple[str, ...], folder: Path) -> Iterator[Callable[[]
             for line in child.stdout:
                 if line.startswith("ready: "):
                     break
-            yield lambda: _entries_read(http)
+            yield Proxy(address, psutil.Process(child.pid), http)
         finally:
             child.terminate()
             child.wait(_END_S)
-
-
-def _entries_read(port: int) -> float:
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
-        for line in answer.read().decode().splitlines():
-            if line.startswith("ledger_reads_total "):
-                return float(line.split()[-1])
-    raise AssertionError("the proxy tells nothing of entries read")

@@ -16,9 +16,10 @@ from tailrace.processes.lifecycle import serve_until
 @pytest.fixture(autouse=True)
 def collector() -> Iterator[None]:
     """Leave the collector of this process as it was."""
-    thresholds = gc.get_threshold()
+    thresholds, callbacks = gc.get_threshold(), list(gc.callbacks)
     yield
     gc.set_threshold(*thresholds)
+    gc.callbacks[:] = callbacks
     gc.unfreeze()
 
 

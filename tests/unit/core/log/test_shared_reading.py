@@ -206,7 +206,7 @@ def test_a_reader_whose_close_is_cancelled_keeps_nothing_for_itself(tmp_path: Pa
             await closing
         await settle()
         assert used(log) == 0
-        assert log._reading.shared._places == []
+        assert not log._reading.shared._places
 
     run_world(tmp_path, story)
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tailrace.core.ledger.config import ReadConfig as BookieReads
+from tailrace.processes.proxy_config import ReadProxyConfig
 from tailrace.protocol.bookkeeper.messages import (
     AddRequest,
     ReadLacRequest,
@@ -252,6 +253,28 @@ def test_place_that_nobody_asks_for_makes_room(tmp_path: Path) -> None:
     run(tmp_path, story)
 
 
+def test_hundreds_of_places_are_read_at_once(tmp_path: Path) -> None:
+    """Each reader far from the others, all of them asking, and nothing that is kept."""
+    places = 300
+
+    async def story(world: ProxyWorld) -> None:
+        log, writer = await writing(world)
+        for txid in range(2 * places):
+            put(writer, txid, b"x" * 40_000)
+        await writer.close()
+        starts = [each.dlsn for each in (await direct(log))[::2]]
+        proxy = service(world, cache_bytes=0)
+        readers = [Reader(proxy, request(start)) for start in starts]
+        await asyncio.gather(*(each.step() for each in readers))
+        assert [each.txids for each in readers] == [[2 * at] for at in range(places)]
+        assert proxy.metrics.feeds > 100
+        for each in readers:
+            await each.close()
+        await proxy.close()
+
+    run(tmp_path, story)
+
+
 def test_silent_bookies_are_asked_again_and_then_the_reader_hears(tmp_path: Path) -> None:
     async def story(world: ProxyWorld) -> None:
         _, writer = await writing(world)
@@ -326,12 +349,10 @@ def test_readers_hear_that_the_proxy_stops(tmp_path: Path) -> None:
     run(tmp_path, story)
 
 
-DEFAULT = BookieReads()
-QUICK = BookieReads(speculative_timeout_ms=250, long_poll_speculative_timeout_ms=500)
-
-
 @pytest.mark.parametrize("stuck", [0, 1, 2])
-@pytest.mark.parametrize(("reads", "most_s"), [(DEFAULT, 3.1), (QUICK, 0.8)])
+@pytest.mark.parametrize(
+    ("reads", "most_s"), [(BookieReads(), 3.1), (ReadProxyConfig().ledgers.read, 0.8)]
+)
 def test_stuck_bookie_does_not_hold_back_readers_at_the_tail(
     tmp_path: Path, stuck: int, reads: BookieReads, most_s: float
 ) -> None:

@@ -213,6 +213,18 @@ def test_calls_at_once_are_bounded_for_all_and_for_a_connection() -> None:
     run(story)
 
 
+def test_calls_that_come_at_once_are_all_served() -> None:
+    """More than gRPC lets wait until they are taken, by its default."""
+
+    async def story() -> None:
+        async with served() as (_, ask, _):
+            asking = [ask("write", WriteRequest(stream="s")) for _ in range(3_500)]
+            answers = await asyncio.gather(*asking)
+            assert all(each.header == OK for each in answers)
+
+    run(story)
+
+
 def test_a_call_that_its_client_cancels_ends_here() -> None:
     async def story() -> None:
         service = Service()
