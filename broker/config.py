@@ -11,13 +11,23 @@ from tailrace.broker.cluster.config import TopicsConfig
 from tailrace.broker.coordinator.config import GroupConfig
 from tailrace.broker.following.config import FollowingConfig
 from tailrace.broker.http_config import HttpConfig
-from tailrace.broker.listeners import Advertised, Listener, check_listeners, parse_listeners
+from tailrace.broker.listeners import (
+    Advertised,
+    Listener,
+    SecurityProtocol,
+    check_listeners,
+    parse_listeners,
+    parse_protocols,
+    protocol_of,
+)
 from tailrace.broker.partition.config import PartitionConfig
+from tailrace.broker.principals import PrincipalRules
 from tailrace.broker.quotas.config import QuotaConfig
 from tailrace.broker.quotas.connection_counts import numbers_of
 from tailrace.broker.transactions.config import TransactionConfig
 from tailrace.compaction.cleaner.config import CleanerConfig
 from tailrace.core.runtime.config import AtLeastOne, ConfigError, NotNegative, setting
+from tailrace.core.security.tls_config import TlsConfig
 
 ReplicaSelector: TypeAlias = Literal[
     "org.apache.kafka.common.replica.LeaderSelector",
@@ -49,6 +59,24 @@ class NetworkConfig:
         "",
         "The listener that other brokers of the cluster connect to; empty is the first one.",
     )
+    security_protocols: tuple[str, ...] = setting(
+        "listener.security.protocol.map",
+        (),
+        "How the clients of listeners speak: a list of NAME:PROTOCOL; PLAINTEXT or SSL. A listener "
+        "without an entry has the protocol that it is named like, else PLAINTEXT.",
+    )
+    principal_rules: str = setting(
+        "ssl.principal.mapping.rules",
+        "DEFAULT",
+        "What is made of the name in a client's certificate: a list of "
+        "RULE:pattern/replacement/[LU] and DEFAULT. The first that matches counts.",
+    )
+    handshake_ms_max: AtLeastOne = setting(
+        "connection.handshake.timeout.ms",
+        10_000,
+        "A connection whose TLS handshake is not over by then is closed.",
+    )
+    tls: TlsConfig = field(default_factory=TlsConfig)
     backlog: AtLeastOne = setting(
         "socket.listen.backlog.size",
         1024,
@@ -118,6 +146,11 @@ class NetworkConfig:
     def __post_init__(self) -> None:
         check_listeners(self.parsed_listeners, self.parsed_advertised, self.inter_broker_listener)
         numbers_of(self.connections_per_ip_overrides)
+        PrincipalRules(self.principal_rules)
+        if self.is_any_secured and not self.tls.has_key:
+            raise ValueError(
+                "listeners: one speaks SSL and there is no certificate: set ssl.keystore.location"
+            )
         if self.connection_rate_max < 1:
             raise ConfigError("max.connection.creation.rate must be at least 1")
 
@@ -130,6 +163,17 @@ class NetworkConfig:
     def parsed_advertised(self) -> tuple[Listener, ...]:
         """What clients are told, of some listeners. Errors: ValueError."""
         return parse_listeners(self.advertised_listeners, "advertised.listeners")
+
+    @property
+    def protocols(self) -> dict[str, SecurityProtocol]:
+        """How the clients of each listener speak. Errors: ValueError."""
+        given = parse_protocols(self.security_protocols)
+        return {each.name: protocol_of(each.name, given) for each in self.parsed_listeners}
+
+    @property
+    def is_any_secured(self) -> bool:
+        """Whether a listener speaks TLS. Errors: ValueError."""
+        return SecurityProtocol.SSL in self.protocols.values()
 
     def advertised(self, *, own_name: str = "localhost", as_reached: bool = False) -> Advertised:
         """Return what clients are told, by what is configured; see `Advertised`."""

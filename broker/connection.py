@@ -19,6 +19,7 @@ from tailrace.broker.handlers import HANDLERS, Deferred, Handler
 from tailrace.broker.in_flight import InFlight
 from tailrace.broker.listeners import ConnectionInfo, Endpoint
 from tailrace.broker.outbox import Outbox
+from tailrace.broker.principals import NoUser
 from tailrace.broker.quotas.request_quota import RequestQuota
 from tailrace.broker.refusals import error_response, unsupported_frame
 from tailrace.broker.serial_requests import SerialRequests
@@ -53,6 +54,8 @@ class ConnectionOwner(NamedTuple):
     spawn: Spawn
     """Start a task that the server owns."""
     now_s: Callable[[], float]
+    user_of: Callable[[bytes | None], str]
+    """Name a client by its certificate. Errors: NoUser."""
     opened: Callable[["KafkaConnection"], bool]
     """Count a connection in; False if there are too many."""
     closed: Callable[["KafkaConnection"], None]
@@ -86,6 +89,11 @@ class KafkaConnection:
             self.info = ConnectionInfo(host, int(port), self.info.listener, reached)
         if not self._owner.opened(self):
             channel.abort("too many connections")
+            return
+        try:
+            self.info = self.info._replace(user=self._owner.user_of(channel.certificate))
+        except NoUser as error:
+            channel.abort(str(error))
 
     def on_frame(self, frame: memoryview) -> None:
         """Take a request; run it now or when its turn comes. Errors: ProtocolError closes."""
@@ -229,7 +237,9 @@ class KafkaConnection:
         """Call the handler with what was asked. Errors: whatever our own bugs raise."""
         header = item.header
         quotas = self._quotas
-        quota = item.quota = quotas.of_request(header.client_id) if quotas.enforced else None
+        quota = item.quota = (
+            quotas.of_request(self.info.user, header.client_id) if quotas.enforced else None
+        )
         context = RequestContext(self._broker, header, self.info, quota)
         try:
             if quota is None:

@@ -61,6 +61,19 @@ class ConnectionGate:
         metrics.connections_refused_total += 1
         return False
 
+    def enter_handshake(self, host: str) -> bool:
+        """Count in a connection that is not known yet; return whether it may stay."""
+        may_stay = self._counts.enter(host)
+        self._metrics.connections = self._counts.total
+        if not may_stay:
+            self._metrics.connections_refused_total += 1
+        return may_stay
+
+    def leave_handshake(self, host: str) -> None:
+        """Count it out: it ended, or is counted as any other from now on."""
+        self._counts.leave(host)
+        self._metrics.connections = self._counts.total
+
     def leave(self, connection: "KafkaConnection") -> None:
         """Count a connection out."""
         self._counts.leave(connection.info.host)

@@ -8,18 +8,30 @@ Source: Kafka's SocketServerConfigs, KafkaConfig.validateValues.
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from enum import StrEnum
 from typing import Final, NamedTuple
 
 from typing_extensions import override
 
 PORT_MAX: Final = 65_535
+ANONYMOUS: Final = "ANONYMOUS"
+"""The user of a connection without authentication, as in Kafka."""
 EVERYWHERE: Final = frozenset({"", "0.0.0.0", "::"})
 """Hosts that mean all addresses of the machine; nobody can connect to them from elsewhere."""
 
 _LABEL: Final = r"[^:/\[\]\s.]"
 _HOST: Final = rf"(?:{_LABEL}{{1,63}}\.)*{_LABEL}{{0,63}}"  # what can be looked up at all
 _LISTENER = re.compile(rf"([A-Za-z0-9_.\-]+)://(?:\[([0-9A-Fa-f:.%]*)\]|({_HOST})):([0-9]{{1,5}})")
-_SECURED: Final = frozenset({"SSL", "SASL_PLAINTEXT", "SASL_SSL"})
+
+
+class SecurityProtocol(StrEnum):
+    """How the clients of a listener speak."""
+
+    PLAINTEXT = "PLAINTEXT"
+    SSL = "SSL"
+
+
+_NOT_SPOKEN: Final = frozenset({"SASL_PLAINTEXT", "SASL_SSL"})
 
 
 class Endpoint(NamedTuple):
@@ -55,12 +67,45 @@ def parse_listeners(texts: Iterable[str], setting: str) -> tuple[Listener, ...]:
         if found is None or int(found[4]) > PORT_MAX:
             raise ValueError(f"{setting}: {text!r} is not NAME://HOST:PORT")
         listener = Listener(found[1].upper(), found[2] or found[3] or "", int(found[4]))
-        if listener.name in _SECURED:
-            raise ValueError(f"{setting}: {text!r}: only plaintext is spoken, no TLS or SASL")
         if any(each.name == listener.name for each in listeners):
             raise ValueError(f"{setting}: two listeners are named {listener.name}")
         listeners.append(listener)
     return tuple(listeners)
+
+
+def parse_protocols(texts: Iterable[str]) -> dict[str, SecurityProtocol]:
+    """Read NAME:PROTOCOL entries of `listener.security.protocol.map`. Errors: ValueError."""
+    setting = "listener.security.protocol.map"
+    protocols: dict[str, SecurityProtocol] = {}
+    for text in texts:
+        name, colon, protocol = (part.strip().upper() for part in text.partition(":"))
+        if not (name and colon):
+            raise ValueError(f"{setting}: {text!r} is not NAME:PROTOCOL")
+        if name in protocols:
+            raise ValueError(f"{setting}: {name} is there twice")
+        protocols[name] = _protocol(protocol, setting)
+    return protocols
+
+
+def protocol_of(name: str, given: Mapping[str, SecurityProtocol]) -> SecurityProtocol:
+    """Return how the clients of a listener speak. Errors: ValueError.
+
+    A listener that the map does not have and that is named like a protocol has it; any other is
+    plaintext, where Kafka asks for an entry.
+    """
+    if name in given:
+        return given[name]
+    is_protocol = name in _NOT_SPOKEN or name in SecurityProtocol.__members__
+    return _protocol(name, "listeners") if is_protocol else SecurityProtocol.PLAINTEXT
+
+
+def _protocol(text: str, setting: str) -> SecurityProtocol:
+    if text in _NOT_SPOKEN:
+        raise ValueError(f"{setting}: {text}: SASL is not spoken; PLAINTEXT and SSL are")
+    try:
+        return SecurityProtocol(text)
+    except ValueError:
+        raise ValueError(f"{setting}: {text} is not a protocol; PLAINTEXT and SSL are") from None
 
 
 def check_listeners(
@@ -92,6 +137,8 @@ class ConnectionInfo(NamedTuple):
     """Name of the listener it came in by."""
     reached: Endpoint | None = None
     """The address of ours that it connected to, as seen on this machine."""
+    user: str = ANONYMOUS
+    """As which it is known; quotas go by it."""
 
 
 class Advertised:

@@ -226,7 +226,8 @@ async def _register(
     broker: Broker, storage: Storage, metrics: Metrics, stack: AsyncExitStack
 ) -> None:
     config = broker.config
-    node = broker_node(broker.advertised, config.rack, broker.clock.now_ms())
+    protocols = config.network.protocols
+    node = broker_node(broker.advertised, protocols, config.rack, broker.clock.now_ms())
     registration = BrokerRegistration(
         storage.store,
         storage.paths.broker(config.node_id),

@@ -9,17 +9,25 @@ deadline, then everything is closed.
 import asyncio
 import logging
 from functools import partial
+from typing import TYPE_CHECKING
 
 import tailrace.broker.handlers.registry  # noqa: F401 - fills the table of handlers
 from tailrace.broker.broker import Broker
 from tailrace.broker.connection import ConnectionOwner, KafkaConnection
 from tailrace.broker.connection_gate import ConnectionGate
+from tailrace.broker.listeners import ANONYMOUS, SecurityProtocol
+from tailrace.broker.principals import PrincipalRules
 from tailrace.core.runtime.budget import Budget
 from tailrace.core.runtime.forever import Forever
 from tailrace.core.runtime.metrics import Metrics
 from tailrace.core.runtime.net import FrameChannel, FrameLimits
+from tailrace.core.runtime.plain_listener import PlainListener
 from tailrace.core.runtime.receive_buffer import ReceiveBuffer
 from tailrace.core.runtime.tasks import Tasks
+from tailrace.core.security.tls_listener import TlsDoor, TlsListener
+
+if TYPE_CHECKING:
+    from tailrace.core.security.tls_server import TlsServer
 
 logger = logging.getLogger(__name__)
 
@@ -35,7 +43,7 @@ class BrokerServer:
         self._config = broker.config.network
         self._tasks = Tasks("broker_server")
         self._checks = Forever("broker_server.check")
-        self._servers: dict[str, asyncio.Server] = {}
+        self._listening: dict[str, PlainListener | TlsListener] = {}
         self._connections: set[KafkaConnection] = set()
         self._gate = ConnectionGate(self._config, broker.quotas.clients, broker.metrics)
         broker.configs.listen(lambda config: self._gate.use(config.network))
@@ -47,10 +55,14 @@ class BrokerServer:
             requests=self._requests,
             spawn=lambda work: self._tasks.spawn(work, "request"),
             now_s=self._loop.time,
+            user_of=self._user_of,
             opened=self._on_opened,
             closed=self._on_closed,
         )
         broker.cut_connections = self.cut_connections
+        self._tls: TlsServer | None = None
+        self._rules = PrincipalRules(self._config.principal_rules)
+        self._metrics = metrics
         if metrics is not None:
             metrics.register("broker", broker.metrics)
             metrics.register("broker_lane", broker.partitions.shared.lane.metrics)
@@ -58,7 +70,7 @@ class BrokerServer:
     @property
     def port(self) -> int:
         """The port of the first listener; the real one when 0 was asked for."""
-        return _port_of(next(iter(self._servers.values())))
+        return next(iter(self._listening.values())).port
 
     @property
     def budgets(self) -> tuple[Budget, ...]:
@@ -69,29 +81,29 @@ class BrokerServer:
     async def bind(self) -> None:
         """Take the addresses, and say which they are; nobody can connect yet.
 
-        Errors: OSError (address in use, no permission); none is taken then.
+        Errors: OSError (address in use, no permission), InvalidKeys; none is taken then.
         """
+        if self._config.is_any_secured:
+            self._tls = self._open_tls()
         for listener in self._config.parsed_listeners:
+            listening = self._new_listening(listener.name)
             try:
-                self._servers[listener.name] = await self._loop.create_server(
-                    partial(self._make_connection, listener.name),
-                    listener.host or None,
-                    listener.port,
-                    backlog=self._config.backlog,
-                    start_serving=False,
-                )
+                await listening.bind(listener.host, listener.port)
             except OSError as error:
                 self._stop_listening()
                 reason = f"cannot listen at {listener}: {error.strerror}"
                 raise OSError(error.errno, reason) from error
-        ports = {name: _port_of(server) for name, server in self._servers.items()}
+            self._listening[listener.name] = listening
+        ports = {name: listening.port for name, listening in self._listening.items()}
         self._broker.advertised.bound(ports)
 
     async def serve(self) -> None:
         """Listen. Errors: OSError: another process took an address as well, and listens."""
-        for server in self._servers.values():
-            await server.start_serving()
+        for listening in self._listening.values():
+            await listening.serve()
         self._tasks.start(self._checks.run(self._check_later), "check")
+        if self._tls is not None:
+            self._tls.start()
         for name, endpoint in self._broker.advertised.named.items():
             logger.info("listening listener=%s advertised=%s", name, endpoint)
 
@@ -109,7 +121,7 @@ class BrokerServer:
 
     async def close(self) -> None:
         """Answer what is in flight, at most for `shutdown.drain.ms`, then close. Idempotent."""
-        if not self._servers:
+        if not self._listening:
             return
         self._stop_listening()
         for connection in list(self._connections):
@@ -123,12 +135,44 @@ class BrokerServer:
         for connection in list(self._connections):
             connection.close()
         await self._tasks.close()
+        if self._tls is not None:
+            await self._tls.close()
         await asyncio.sleep(0)  # let the transports report that they are closed
 
     def _stop_listening(self) -> None:
-        for server in self._servers.values():
-            server.close()
-        self._servers.clear()
+        for listening in self._listening.values():
+            listening.close()
+        self._listening.clear()
+
+    def _open_tls(self) -> "TlsServer":
+        from tailrace.core.security.tls_server import TlsServer  # 100 ms, for those who need it
+
+        tls = TlsServer(self._config.tls)
+        if self._metrics is not None:
+            self._metrics.register("broker_tls", tls.metrics)
+        return tls
+
+    def _new_listening(self, listener: str) -> "PlainListener | TlsListener":
+        make = partial(self._make_connection, listener)
+        backlog, tls = self._config.backlog, self._tls
+        if self._config.protocols[listener] is SecurityProtocol.PLAINTEXT:
+            return PlainListener(make, backlog)
+        assert tls is not None, "a listener that speaks TLS has a certificate"
+        door = TlsDoor(
+            context=lambda: tls.context,
+            within_s=self._config.handshake_ms_max / 1000,
+            enter=self._gate.enter_handshake,
+            leave=self._gate.leave_handshake,
+            spawn=lambda work: self._tasks.spawn(work, "handshake"),
+            failed=tls.count_failure,
+            make=make,
+        )
+        return TlsListener(door, backlog)
+
+    def _user_of(self, certificate: bytes | None) -> str:
+        if certificate is None or self._tls is None:
+            return ANONYMOUS
+        return self._rules.user_of(self._tls.subject_of(certificate))
 
     def _make_connection(self, listener: str) -> FrameChannel:
         config = self._config
@@ -155,8 +199,3 @@ class BrokerServer:
         for connection in list(self._connections):
             with self._checks.item(connection.info.host):
                 connection.check(now_s)
-
-
-def _port_of(server: asyncio.Server) -> int:
-    port: int = server.sockets[0].getsockname()[1]
-    return port

@@ -14,7 +14,7 @@ from tailrace.broker.cluster.config_def import INT_MAX, ConfigType
 from tailrace.broker.cluster.dynamic_rules import INERT, is_dynamic
 from tailrace.broker.cluster.settings import ConfigSource, Layer, SourcedValue, TopicDefaults
 from tailrace.broker.cluster.topic_configs import TOPIC_CONFIGS, Synonym, TopicConfig
-from tailrace.core.runtime.config import settings_of, shown, values_of
+from tailrace.core.runtime.config import Secret, settings_of, shown, values_of
 
 
 class BrokerEntry(NamedTuple):
@@ -84,10 +84,14 @@ def _own(config: Any, layers: Sequence[Layer]) -> Iterator[BrokerEntry]:
         value, default = values[leaf.key], leaf.default
         places = _given(leaf.key, layers[:-1])
         if value != default:
-            places.append(SourcedValue(leaf.key, shown(value), ConfigSource.STATIC_BROKER))
+            places.append(SourcedValue(leaf.key, _text(value), ConfigSource.STATIC_BROKER))
         if default is not None:
-            places.append(SourcedValue(leaf.key, shown(default), ConfigSource.DEFAULT))
+            places.append(SourcedValue(leaf.key, _text(default), ConfigSource.DEFAULT))
         yield _entry(leaf.key, _kind(leaf.kind, value), places, leaf.doc)
+
+
+def _text(value: Any) -> str | None:
+    return None if isinstance(value, Secret) else shown(value)
 
 
 def _topic_default(config: TopicConfig, synonym: Synonym, defaults: TopicDefaults) -> BrokerEntry:
@@ -134,4 +138,5 @@ _KINDS: Mapping[Any, ConfigType] = {
     float: ConfigType.DOUBLE,
     str: ConfigType.STRING,
     tuple: ConfigType.LIST,
+    Secret: ConfigType.PASSWORD,
 }

@@ -80,7 +80,7 @@ def group_entries(
         places = [*broker[broker_name(name)]]
         if name in overrides:
             places.insert(0, SourcedValue(name, overrides[name], ConfigSource.GROUP))
-        yield GroupEntry(name, places[0].value, tuple(places), known.doc)
+        yield GroupEntry(name, places[0].value or "", tuple(places), known.doc)
 
 
 def altered_group(

@@ -8,13 +8,13 @@ this process listens at that address now.
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
 import msgspec
 
-from tailrace.broker.listeners import Advertised, Listener
+from tailrace.broker.listeners import Advertised, Listener, SecurityProtocol
 from tailrace.core.errors import CoreError, CorruptData, NodeExists
 from tailrace.core.metadata.ephemeral_node import EphemeralNode
 from tailrace.core.metadata.store import MetadataStore, SessionEvent
@@ -30,8 +30,6 @@ SIGN_OFF_S: Final = 2.0
 
 RETRY_S_MAX: Final = 5.0
 """Between attempts to register again, at most."""
-
-SECURITY_PROTOCOL: Final = "PLAINTEXT"
 
 
 class BrokerNode(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,7 +50,12 @@ class BrokerNode(msgspec.Struct, frozen=True, kw_only=True):
 _DECODER = msgspec.json.Decoder(BrokerNode)
 
 
-def broker_node(advertised: Advertised, rack: str, started_ms: int) -> BrokerNode:
+def broker_node(
+    advertised: Advertised,
+    protocols: Mapping[str, SecurityProtocol],
+    rack: str,
+    started_ms: int,
+) -> BrokerNode:
     """Return what a broker says of itself; `host` and `port` are for the other brokers."""
     host, port = advertised.inter_broker
     named = advertised.named
@@ -60,7 +63,7 @@ def broker_node(advertised: Advertised, rack: str, started_ms: int) -> BrokerNod
         host=host,
         port=port,
         endpoints=[str(Listener(name, *endpoint)) for name, endpoint in named.items()],
-        listener_security_protocol_map=dict.fromkeys(named, SECURITY_PROTOCOL),
+        listener_security_protocol_map={name: protocols[name].value for name in named},
         timestamp=str(started_ms),
         rack=rack or None,
     )

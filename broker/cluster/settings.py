@@ -32,7 +32,8 @@ class SourcedValue(NamedTuple):
     """One place that gives a config a value; a config's list begins with the one in force."""
 
     name: str
-    value: str
+    value: str | None
+    """None: a secret."""
     source: ConfigSource
 
 

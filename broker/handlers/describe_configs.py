@@ -232,6 +232,7 @@ def _entry(
         name=name,
         value=value,
         config_source=places[0].source if places else ConfigSource.DEFAULT,
+        is_sensitive=kind is ConfigType.PASSWORD,
         synonyms=places,
         config_type=kind,
         documentation=doc,

@@ -7,7 +7,7 @@ Flow: QuotaRegistry -> `apply`; a connection asks `enforced` once per request, a
 from tailrace.broker.quotas.accounts import Accounts
 from tailrace.broker.quotas.config import QuotaConfig
 from tailrace.broker.quotas.connection_rates import ConnectionRates
-from tailrace.broker.quotas.entity import ANONYMOUS, CONNECTION_CREATION_RATE
+from tailrace.broker.quotas.entity import CONNECTION_CREATION_RATE
 from tailrace.broker.quotas.metrics import QuotaMetrics
 from tailrace.broker.quotas.rate import Windows
 from tailrace.broker.quotas.request_quota import RequestQuota
@@ -16,7 +16,7 @@ from tailrace.core.runtime.clock import Clock
 
 
 class ClientQuotas:
-    """What clients and addresses may use. Until there is authentication, all are one user."""
+    """What clients and addresses may use."""
 
     def __init__(self, config: QuotaConfig, clock: Clock) -> None:
         self.enforced = False
@@ -39,10 +39,10 @@ class ClientQuotas:
         self.enforced = bool(of_clients)
         self.metrics.accounts = len(self._accounts)
 
-    def of_request(self, client_id: str | None) -> RequestQuota | None:
-        """Return what a request of this client is charged to, or None if it has no quota."""
+    def of_request(self, user: str, client_id: str | None) -> RequestQuota | None:
+        """Return what a request of a client is charged to, or None if it has no quota."""
         now_ms = self.now_ms()
-        accounts = self._accounts.of(ANONYMOUS, client_id or "", now_ms)
+        accounts = self._accounts.of(user, client_id or "", now_ms)
         if accounts is None:
             return None
         self.metrics.accounts = len(self._accounts)

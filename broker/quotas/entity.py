@@ -22,9 +22,6 @@ REQUEST_PERCENTAGE: Final = "request_percentage"
 CONTROLLER_MUTATION_RATE: Final = "controller_mutation_rate"
 CONNECTION_CREATION_RATE: Final = "connection_creation_rate"
 
-ANONYMOUS: Final = "ANONYMOUS"
-"""The user of a connection without authentication, as in Kafka."""
-
 QuotaEntity: TypeAlias = tuple[tuple[str, str | None], ...]
 """(type, name) pairs, sorted by type; the name None stands for everybody without an own quota."""
 

@@ -17,8 +17,11 @@ from types import UnionType
 from typing import Annotated, Any, Generic, NamedTuple, TypeVar
 
 import msgspec
+from typing_extensions import override
 
 ENVIRONMENT_PREFIX = "TAILRACE_"
+HIDDEN = "***"
+"""Stands for a secret wherever settings are shown."""
 
 # What Kubernetes puts into the environment of a pod beside a service named "tailrace...".
 _SERVICE_LINK = re.compile(
@@ -30,6 +33,41 @@ T = TypeVar("T")
 AtLeastOne = Annotated[int, msgspec.Meta(ge=1)]
 NotNegative = Annotated[int, msgspec.Meta(ge=0)]
 PortNumber = Annotated[int, msgspec.Meta(ge=0, le=65535)]
+
+
+class Secret:
+    """A setting's value that is shown nowhere: a password, a private key. Immutable.
+
+    Text forms, and so log lines, errors, `--show-config` and DescribeConfigs, have `***`.
+    """
+
+    __slots__ = ("_text",)
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def reveal(self) -> str:
+        """Return the value, for what uses it."""
+        return self._text
+
+    def __bool__(self) -> bool:
+        """Whether it has a value that is not empty."""
+        return bool(self._text)
+
+    @override
+    def __eq__(self, other: object) -> bool:
+        """Whether both have one value."""
+        return isinstance(other, Secret) and self._text == other._text
+
+    @override
+    def __hash__(self) -> int:
+        """Return a number that says nothing of the value beyond this process."""
+        return hash((Secret, self._text))
+
+    @override
+    def __repr__(self) -> str:
+        """Return `***`; nothing for an empty one."""
+        return HIDDEN if self._text else ""
 
 
 def setting(key: str, default: Any, doc: str) -> Any:
@@ -171,8 +209,11 @@ def load(config: type[T], assignments: Sequence[Assignment]) -> Loaded[T]:
         if leaf is None:
             hint = nearest(given.key, leaves)
             raise ConfigError(f"unknown setting {given.key} ({given.origin}){hint}")
-        values[leaf.owner, leaf.field] = _convert(leaf, given)
-        origins[given.key] = given.origin
+        origin = given.origin
+        if leaf.kind is Secret:
+            origin = origin.partition("=")[0]  # of an argument: what follows is the secret
+        values[leaf.owner, leaf.field] = _convert(leaf, given._replace(origin=origin))
+        origins[given.key] = origin
     return Loaded(_build(config, values, origins), origins)
 
 
@@ -242,13 +283,18 @@ def _convert(leaf: Setting, given: Assignment) -> Any:
         return msgspec.convert(value, leaf.kind, strict=False, dec_hook=_decode)
     except (msgspec.ValidationError, ValueError) as error:
         reason = str(error).partition(" - at ")[0]
-        place = f"{given.key} = {given.value!r} ({given.origin})"
+        text = HIDDEN if leaf.kind is Secret else repr(given.value)
+        place = f"{given.key} = {text} ({given.origin})"
         raise ConfigError(f"{place}: expected {_type_name(leaf.kind)}: {reason}") from error
 
 
 def _decode(kind: type, value: Any) -> Any:
+    if isinstance(value, kind):
+        return value  # of another tree of settings
     if kind is Path and isinstance(value, str):
         return Path(value).expanduser()
+    if kind is Secret and isinstance(value, str):
+        return Secret(value)
     raise ValueError(f"not a {getattr(kind, '__name__', kind)}")
 
 
@@ -279,6 +325,7 @@ _TYPE_NAMES: Mapping[Any, str] = {
     float: "a number",
     bool: "true or false",
     str: "a string",
+    Secret: "a string",
     Path: "a path",
 }
 

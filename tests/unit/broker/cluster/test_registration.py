@@ -15,7 +15,7 @@ from tailrace.broker.cluster.registration import (
     decode_broker,
     encode_broker,
 )
-from tailrace.broker.listeners import Advertised, Listener, parse_listeners
+from tailrace.broker.listeners import Advertised, Listener, SecurityProtocol, parse_listeners
 from tailrace.core.errors import CorruptData, NodeExists
 from tailrace.core.metadata.store import MetadataStore, WatchEvent
 from tailrace.core.metadata.zookeeper import ZookeeperStore
@@ -28,7 +28,8 @@ PATH = "/messaging/n/.tailrace/brokers/ids/1"
 
 
 def node_at(port: int) -> BrokerNode:
-    return broker_node(Advertised((Listener("PLAINTEXT", "h", port),)), "", 5)
+    advertised = Advertised((Listener("PLAINTEXT", "h", port),))
+    return broker_node(advertised, {"PLAINTEXT": SecurityProtocol.PLAINTEXT}, "", 5)
 
 
 HERE, ELSEWHERE = node_at(9092), node_at(9093)
@@ -77,10 +78,11 @@ def run(story: Callable[[], Coroutine[Any, Any, None]]) -> None:
 def test_the_node_is_kafkas() -> None:
     listeners = parse_listeners(["HOST://h:9092", "IN://b1:9093"], "listeners")
     advertised = Advertised(listeners, inter_broker="IN")
-    node = broker_node(advertised, "r1", 1_700_000_000_000)
+    protocols = {"HOST": SecurityProtocol.SSL, "IN": SecurityProtocol.PLAINTEXT}
+    node = broker_node(advertised, protocols, "r1", 1_700_000_000_000)
     assert encode_broker(node) == (
         b'{"host":"b1","port":9093,"endpoints":["HOST://h:9092","IN://b1:9093"],'
-        b'"listener_security_protocol_map":{"HOST":"PLAINTEXT","IN":"PLAINTEXT"},'
+        b'"listener_security_protocol_map":{"HOST":"SSL","IN":"PLAINTEXT"},'
         b'"timestamp":"1700000000000","rack":"r1","jmx_port":-1,"features":{},"version":5}'
     )
     assert decode_broker(encode_broker(node)) == node

@@ -12,7 +12,7 @@ from tailrace.broker.cluster.live_brokers import LiveBroker, LiveBrokers, live_b
 from tailrace.broker.cluster.paths import ClusterPaths
 from tailrace.broker.cluster.registration import broker_node, decode_broker, encode_broker
 from tailrace.broker.cluster.routes import Routes
-from tailrace.broker.listeners import Advertised, Endpoint, Listener
+from tailrace.broker.listeners import Advertised, Endpoint, Listener, SecurityProtocol
 from tailrace.core.metadata.sqlite import SqliteStore
 from tailrace.core.metadata.store import SessionEvent, SessionListener
 from tailrace.core.runtime.clock import ManualClock
@@ -25,7 +25,8 @@ PATHS = ClusterPaths()
 def node(node_id: int, *listeners: str) -> bytes:
     names = listeners or ("PLAINTEXT",)
     told = [Listener(name, f"b{node_id}", 9000 + at) for at, name in enumerate(names)]
-    return encode_broker(broker_node(Advertised(told), f"rack-{node_id}", 0))
+    protocols = dict.fromkeys(names, SecurityProtocol.PLAINTEXT)
+    return encode_broker(broker_node(Advertised(told), protocols, f"rack-{node_id}", 0))
 
 
 def me() -> LiveBroker:

@@ -163,7 +163,7 @@ def test_throttling_is_counted_for_prometheus(tmp_path: Path) -> None:
         metrics, quotas = Metrics(), registry(store)
         await quotas.start(metrics)
         await quotas.alter([setting("a", 1.0)])
-        request = quotas.clients.of_request("a")
+        request = quotas.clients.of_request("ANONYMOUS", "a")
         assert request is not None
         request.produced(1000)
         assert metrics.snapshot()["broker_quota_produce_throttled_total"] == 1

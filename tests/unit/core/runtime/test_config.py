@@ -10,6 +10,7 @@ import pytest
 from tailrace.core.runtime.config import (
     Assignment,
     ConfigError,
+    Secret,
     environment_name,
     from_arguments,
     from_environment,
@@ -18,6 +19,7 @@ from tailrace.core.runtime.config import (
     setting,
     settings_of,
     shown,
+    values_of,
 )
 
 AtLeastOne = Annotated[int, msgspec.Meta(ge=1)]
@@ -194,3 +196,29 @@ def test_names_and_values_as_users_see_them() -> None:
     assert rows["ratio"].value == 1.0
     assert rows["ratio"].origin == "--set ratio=1"
     assert rows["log.retention.ms"].doc == "how long records stay"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Guarded:
+    password: Secret = setting("ssl.key.password", Secret(""), "a secret")
+    place: Path | None = setting("ssl.keystore.location", None, "a file")
+
+
+def test_a_secret_is_shown_nowhere_and_revealed_on_request() -> None:
+    loaded = load(Guarded, given("ssl.key.password=sesame"))
+    assert loaded.config.password.reveal() == "sesame"
+    row = next(row for row in loaded.effective() if row.key == "ssl.key.password")
+    assert (shown(row.value), row.origin) == ("***", "--set ssl.key.password")
+    assert "sesame" not in f"{loaded!r} {loaded.config.password!r}"
+    assert shown(Guarded().password) == ""
+    with pytest.raises(ConfigError) as refused:
+        load(Guarded, [Assignment("ssl.key.password", 5150, "t.toml")])
+    assert "5150" not in str(refused.value)
+
+
+def test_values_of_a_tree_make_the_same_tree() -> None:
+    """A broker makes its tree again whenever a setting of it is changed while it runs."""
+    first = load(Guarded, given("ssl.key.password=sesame", "ssl.keystore.location=/keys")).config
+    again = load(Guarded, [Assignment(key, value, "") for key, value in values_of(first).items()])
+    assert again.config == first != Guarded()
+    assert hash(again.config.password) == hash(first.password)

@@ -1,0 +1,1 @@
+"""Who a peer is: TLS, certificates and the names in them."""

@@ -1,0 +1,105 @@
+"""Settings of TLS, under Kafka's names (SslConfigs)."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Literal, TypeAlias
+
+from tailrace.core.runtime.config import Secret, setting
+
+StoreType: TypeAlias = Literal["PEM", "PKCS12"]
+ClientAuth: TypeAlias = Literal["none", "requested", "required"]
+TlsVersion: TypeAlias = Literal["TLSv1.2", "TLSv1.3"]
+
+EVERY_VERSION: Final[tuple[TlsVersion, ...]] = ("TLSv1.2", "TLSv1.3")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TlsConfig:
+    """The certificate that a process shows, and those that it trusts."""
+
+    keystore_type: StoreType = setting(
+        "ssl.keystore.type",
+        "PEM",
+        "Format of the key store: PEM or PKCS12. Kafka's default is JKS, which is not read: "
+        "keytool -importkeystore -deststoretype PKCS12 converts it.",
+    )
+    keystore_location: Path | None = setting(
+        "ssl.keystore.location",
+        None,
+        "File with the private key and the certificate chain, the own certificate first. It is "
+        "read again when it changes.",
+    )
+    keystore_password: Secret = setting(
+        "ssl.keystore.password", Secret(""), "Password of a PKCS12 key store."
+    )
+    keystore_key: Secret = setting(
+        "ssl.keystore.key", Secret(""), "The private key itself, in PEM, instead of a file."
+    )
+    keystore_certificate_chain: str = setting(
+        "ssl.keystore.certificate.chain",
+        "",
+        "The certificate chain itself, in PEM, with ssl.keystore.key.",
+    )
+    key_password: Secret = setting(
+        "ssl.key.password", Secret(""), "Password of an encrypted private key in PEM."
+    )
+    truststore_type: StoreType = setting(
+        "ssl.truststore.type", "PEM", "Format of the trust store: PEM or PKCS12."
+    )
+    truststore_location: Path | None = setting(
+        "ssl.truststore.location",
+        None,
+        "File with the certificates of the authorities that certificates of clients are checked "
+        "by. It is read again when it changes.",
+    )
+    truststore_password: Secret = setting(
+        "ssl.truststore.password", Secret(""), "Password of a PKCS12 trust store."
+    )
+    truststore_certificates: str = setting(
+        "ssl.truststore.certificates",
+        "",
+        "Certificates of authorities themselves, in PEM, instead of a file.",
+    )
+    client_auth: ClientAuth = setting(
+        "ssl.client.auth",
+        "none",
+        "Certificates of clients: none asked for, requested or required.",
+    )
+    enabled_protocols: tuple[TlsVersion, ...] = setting(
+        "ssl.enabled.protocols", EVERY_VERSION, "Versions of TLS that are spoken."
+    )
+
+    def __post_init__(self) -> None:
+        for name, location, text in (
+            ("ssl.keystore.location", self.keystore_location, self.keystore_key),
+            ("ssl.truststore.location", self.truststore_location, self.truststore_certificates),
+        ):
+            if location is not None and text:
+                raise ValueError(f"{name}: the file and the text are both set; set one")
+        if bool(self.keystore_key) != bool(self.keystore_certificate_chain):
+            raise ValueError(
+                "ssl.keystore.key and ssl.keystore.certificate.chain belong together; set both"
+            )
+        if self.client_auth != "none" and not self.has_trust:
+            raise ValueError(
+                f"ssl.client.auth is {self.client_auth}: set ssl.truststore.location, by which "
+                "certificates of clients are checked"
+            )
+        if not self.enabled_protocols:
+            raise ValueError("ssl.enabled.protocols: at least one is needed")
+
+    @property
+    def has_key(self) -> bool:
+        """Whether there is a certificate to show."""
+        return self.keystore_location is not None or bool(self.keystore_key)
+
+    @property
+    def has_trust(self) -> bool:
+        """Whether authorities are named."""
+        return self.truststore_location is not None or bool(self.truststore_certificates)
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """The files that are read again when they change."""
+        found = (self.keystore_location, self.truststore_location)
+        return tuple(each for each in found if each is not None)
