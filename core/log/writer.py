@@ -143,7 +143,7 @@ class LogWriter(RecordSender):
         """Append records of one txid in order; return one receipt for all.
 
         The first that is refused, and all behind it, are not taken. The transmit policy is asked
-        once, at the end. Errors: none. Cost: 0.3 us a record, where `append_many` takes 2 us.
+        once, at the end. Errors: none. Cost: one future, however many records there are.
         """
         refusal: CoreError | None = None
         before = self._appended

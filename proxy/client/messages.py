@@ -32,6 +32,30 @@ def dlsn_of(message: Dlsn) -> DLSN:
     return DLSN(message.log_segment_sequence_number, message.entry_id, message.slot_id)
 
 
+def dlsns_of(messages: Sequence[Dlsn]) -> list[DLSN]:
+    """Return the positions of records in their order, which rise, as those of a log do.
+
+    So of many in one entry only the first and the last are read: those between are what they must
+    be. Positions that are not known come first, in segment 0.
+    """
+    found: list[DLSN] = []
+    left = [(0, len(messages))] if messages else []
+    while left:
+        start, stop = left.pop()
+        first = dlsn_of(messages[start])
+        if stop - start == 1:
+            found.append(first)
+            continue
+        last = dlsn_of(messages[stop - 1])
+        count = stop - start
+        if last == (first.lssn, first.entry_id, first.slot + count - 1):
+            found += first.slots(count)
+        else:
+            middle = start + count // 2
+            left += ((middle, stop), (start, middle))
+    return found
+
+
 def dlsn_message(dlsn: DLSN) -> Dlsn:
     """Return a position as a message."""
     return Dlsn(log_segment_sequence_number=dlsn.lssn, entry_id=dlsn.entry_id, slot_id=dlsn.slot)

@@ -24,11 +24,11 @@ from tailrace.protocol.proxy.write_proxy_pb2 import (
 from tailrace.proxy.client.caller import Asked, closed
 from tailrace.proxy.client.config import ClientConfig
 from tailrace.proxy.client.errors import Failures, ProxyError, proxy_error
-from tailrace.proxy.client.messages import code_of, dlsn_of, records_request, write_context
+from tailrace.proxy.client.messages import code_of, dlsns_of, records_request, write_context
 from tailrace.proxy.client.pending import Pending, RecordQueue, Scope, positions
 from tailrace.proxy.client.proxies import Proxies
 from tailrace.proxy.client.reactions import Attempts, Then, Trouble, leaves_open
-from tailrace.proxy.client.room import Room
+from tailrace.proxy.client.room import RECORD_OVERHEAD_BYTES, Room
 from tailrace.proxy.client.transport import Call, CallFailed, Ended
 from tailrace.proxy.owner.codes import StatusCode
 from tailrace.proxy.routing.ring import Host
@@ -149,7 +149,7 @@ class StreamWriter:
 
     def _take(self, payload: bytes, failures: Failures | None) -> "asyncio.Future[DLSN]":
         future: asyncio.Future[DLSN] = self._loop.create_future()
-        self._room.take(payload)
+        self._room.budget.take(len(payload) + RECORD_OVERHEAD_BYTES)
         queue = self._queue
         if not queue.waiting:
             self._more.set()
@@ -322,7 +322,7 @@ class StreamWriter:
         queue = self._queue
         if not queue.sent or response.id != queue.sent[0].id:
             raise CallFailed(Trouble.BROKEN, f"an answer to message {response.id}, not the oldest")
-        dlsns = [dlsn_of(each) for each in response.dlsns]
+        dlsns = dlsns_of(response.dlsns)
         if asked.outcome is StatusCode.SUCCESS:
             done = queue.succeeded()
         else:

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from tailrace.core.errors import CoreError, OwnershipAcquireFailed
 from tailrace.core.log.receipts import BulkReceipt, Run, cut_runs
-from tailrace.protocol.distributedlog.dlsn import DLSN
 from tailrace.proxy.owner.codes import StatusCode
 from tailrace.proxy.owner.location import ProxyLocation
 from tailrace.proxy.owner.operations import (
@@ -20,6 +19,8 @@ from tailrace.proxy.owner.operations import (
 
 if TYPE_CHECKING:
     import asyncio
+
+    from tailrace.protocol.distributedlog.dlsn import DLSN
 
 
 class Part(NamedTuple):
@@ -110,9 +111,9 @@ def _answers_of(outcome: Outcome, own: ProxyLocation) -> Iterator[Answer]:
         yield _answer_of(outcome, own)
         return
     runs = cut_runs(outcome.receipt.runs, outcome.start, outcome.records)
-    for (lssn, entry_id, first), count in runs:
-        for slot in range(first, first + count):
-            yield Answer(StatusCode.SUCCESS, dlsn=DLSN(lssn, entry_id, slot))
+    for first, count in runs:
+        for dlsn in first.slots(count):
+            yield Answer(StatusCode.SUCCESS, dlsn=dlsn)
     failed = outcome.records - sum(run.records for run in runs)
     if failed:  # what became of the first of them is not known, or none was sent
         yield from [_failure_of(outcome.receipt, own)] * failed
