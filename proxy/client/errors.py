@@ -26,6 +26,24 @@ class ProxyError(CoreError):
     """Whether what was asked may have been done."""
 
 
+class Failures:
+    """The first failure of some records, for a caller that asks after all of them."""
+
+    def __init__(self) -> None:
+        self._first: ProxyError | None = None
+
+    def note(self, error: ProxyError) -> None:
+        """Keep a failure, unless there is one already."""
+        if self._first is None:
+            self._first = error
+
+    def raise_first(self) -> None:
+        """Raise what was kept, once. Errors: ProxyError."""
+        first, self._first = self._first, None
+        if first is not None:
+            raise first
+
+
 _KINDS: Final[Mapping[Outcome, type[CoreError]]] = {
     StatusCode.REQUEST_DENIED: CoreError,
     StatusCode.TOO_LARGE_RECORD: errors.LogRecordTooLong,

@@ -17,7 +17,7 @@ from tailrace.core.runtime.tasks import Tasks
 from tailrace.protocol.proxy.methods import Method
 from tailrace.proxy.client.config import MESSAGE_BYTES_MAX, ClientConfig
 from tailrace.proxy.client.reactions import Trouble
-from tailrace.proxy.client.transport import Call, CallFailed, Transport
+from tailrace.proxy.client.transport import Call, CallFailed, Transport, encoded
 from tailrace.proxy.routing.ring import Host
 
 T = TypeVar("T")
@@ -173,8 +173,8 @@ class _GrpcCall(Call):
         self._on_end: Callable[[], None] | None = on_end
 
     @override
-    async def send(self, message: Message) -> None:
-        await _failing(self._call.write(message.SerializeToString()))
+    async def send(self, message: Message | bytes) -> None:
+        await _failing(self._call.write(encoded(message)))
 
     @override
     async def done_sending(self) -> None:
@@ -208,11 +208,11 @@ class _OneRequest(_GrpcCall):
         self._has_begun = asyncio.Event()
 
     @override
-    async def send(self, message: Message) -> None:
+    async def send(self, message: Message | bytes) -> None:
         assert self._call is None, "it takes one request"
         try:
             with _not_closed():
-                self._call = self._begin(message.SerializeToString())
+                self._call = self._begin(encoded(message))
         finally:
             self._has_begun.set()
 

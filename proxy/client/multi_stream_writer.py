@@ -107,7 +107,7 @@ class MultiStreamWriter:
 
     def _answered(self, done: "asyncio.Future[Written]", payload: bytes) -> None:
         self._unanswered.discard(done)
-        self._room.give(payload)
+        self._room.give((payload,))
 
     def _set_timer(self) -> None:
         if len(self._buffer) and self._timer is None:

@@ -28,6 +28,8 @@ class Pending:
     """What its caller waits for."""
     is_unknown: bool = False
     """Whether it may be written."""
+    failures: Any = None
+    """What keeps its failure for a later `flush`, beside the handle."""
 
 
 class Batch(NamedTuple):
@@ -160,11 +162,11 @@ class RecordQueue:
         self.waiting.extendleft(reversed(first))
 
 
-def positions(records: list[Pending], dlsns: list[DLSN]) -> list[DLSN]:
-    """Return a position for each record; INVALID where the owner does not know it any more.
+def positions(count: int, dlsns: list[DLSN]) -> list[DLSN]:
+    """Return a position for each of `count` records; INVALID where the owner knows none any more.
 
     Such an answer has a position in segment 0, which no stream has.
     """
-    if len(dlsns) != len(records):
-        return [INVALID] * len(records)
+    if len(dlsns) != count:
+        return [INVALID] * count
     return [dlsn if dlsn.lssn else INVALID for dlsn in dlsns]

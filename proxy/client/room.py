@@ -1,6 +1,7 @@
 """Room for records that are not answered: bytes of all writers of a client."""
 
 import asyncio
+from collections.abc import Sequence
 from typing import Final
 
 from tailrace.core.runtime.budget import Budget
@@ -16,11 +17,6 @@ class Room:
         self.budget = Budget("proxy_client.buffer.bytes", limit)
         self._is_closed = False
         self._waiting: set[asyncio.Event] = set()
-
-    @property
-    def is_full(self) -> bool:
-        """Whether the next record has to wait."""
-        return self.budget.full
 
     async def wait(self) -> None:
         """Return when there is room, or the client is closed. Cancel: nothing was taken."""
@@ -39,9 +35,9 @@ class Room:
         """Count a record in."""
         self.budget.take(len(payload) + RECORD_OVERHEAD_BYTES)
 
-    def give(self, payload: bytes) -> None:
-        """Count a record out."""
-        self.budget.give(len(payload) + RECORD_OVERHEAD_BYTES)
+    def give(self, payloads: Sequence[bytes]) -> None:
+        """Count records out."""
+        self.budget.give(sum(map(len, payloads)) + RECORD_OVERHEAD_BYTES * len(payloads))
 
     def close(self) -> None:
         """Wake all calls that wait."""

@@ -15,7 +15,6 @@ from typing import Any, Final, NamedTuple
 from tailrace.core.runtime.clock import Clock
 from tailrace.core.runtime.tasks import Tasks
 from tailrace.protocol.distributedlog.dlsn import DLSN
-from tailrace.protocol.proxy.checksum import request_checksum
 from tailrace.protocol.proxy.methods import WRITE_PROXY
 from tailrace.protocol.proxy.write_proxy_pb2 import (
     WriterSequence,
@@ -24,12 +23,12 @@ from tailrace.protocol.proxy.write_proxy_pb2 import (
 )
 from tailrace.proxy.client.caller import Asked, closed
 from tailrace.proxy.client.config import ClientConfig
-from tailrace.proxy.client.errors import ProxyError, proxy_error
-from tailrace.proxy.client.messages import code_of, dlsn_of, write_context
+from tailrace.proxy.client.errors import Failures, ProxyError, proxy_error
+from tailrace.proxy.client.messages import code_of, dlsns_of, records_request, write_context
 from tailrace.proxy.client.pending import Pending, RecordQueue, Scope, positions
 from tailrace.proxy.client.proxies import Proxies
 from tailrace.proxy.client.reactions import Attempts, Then, Trouble, leaves_open
-from tailrace.proxy.client.room import Room
+from tailrace.proxy.client.room import RECORD_OVERHEAD_BYTES, Room
 from tailrace.proxy.client.transport import Call, CallFailed, Ended
 from tailrace.proxy.owner.codes import StatusCode
 from tailrace.proxy.routing.ring import Host
@@ -68,6 +67,8 @@ class StreamWriter:
     def __init__(self, stream: str, surroundings: Surroundings) -> None:
         self.stream = stream
         self._proxies, self._config, self._clock, self._room, self._new_id = surroundings
+        self._loop = asyncio.get_running_loop()
+        self._timeout_s = self._config.request_timeout_ms / 1000
         self._queue = RecordQueue(self._new_id() if self._config.idempotence else b"")
         self._attempts = Attempts()
         self._line = asyncio.Lock()
@@ -91,25 +92,42 @@ class StreamWriter:
         """Whether nothing is unanswered, and nothing runs."""
         return not self._queue and not self._is_running and not self._in_line
 
-    async def submit(self, payload: bytes) -> "asyncio.Future[DLSN]":
+    def submit_now(
+        self, payload: bytes, failures: Failures | None = None
+    ) -> "asyncio.Future[DLSN] | None":
+        """Take a record if it need not wait, as `submit`; None: `submit` waits, or says why not.
+
+        A plain function: each record passes here, and a coroutine would cost as much as all else.
+        Errors: none.
+        """
+        is_free = not (self._in_line or self._is_closed or self._room.budget.full)
+        if is_free and len(payload) <= self._config.record_bytes_max:
+            return self._take(payload, failures)
+        return None
+
+    async def submit(
+        self, payload: bytes, failures: Failures | None = None
+    ) -> "asyncio.Future[DLSN]":
         """Take a record; return a future of its position. It need not be read.
 
-        It waits while `buffer.memory` is full. Errors: ProxyError (LogRecordTooLong),
-        Unavailable once the client is closed. Cancel: nothing was taken.
+        It waits while `buffer.memory` is full. `failures`: keeps the error of the future, too.
+        Errors: ProxyError (LogRecordTooLong), Unavailable once the client is closed.
+        Cancel: nothing was taken.
         """
         limit = self._config.record_bytes_max
         if len(payload) > limit:
             text = f"a record of {len(payload)} bytes; {limit} are taken (max.request.size)"
             raise proxy_error(StatusCode.TOO_LARGE_RECORD, text, self.stream)
-        if not self._in_line and not self._room.is_full and not self._is_closed:
-            return self._take(payload)
+        taken = self.submit_now(payload, failures)
+        if taken is not None:
+            return taken
         self._in_line += 1
         try:
             async with self._line:
                 await self._room.wait()
                 if self._is_closed:
                     raise closed()
-                return self._take(payload)
+                return self._take(payload, failures)
         finally:
             self._in_line -= 1
 
@@ -129,12 +147,14 @@ class StreamWriter:
 
     # ------------------------------------------------------------------ taking records
 
-    def _take(self, payload: bytes) -> "asyncio.Future[DLSN]":
-        future: asyncio.Future[DLSN] = asyncio.get_running_loop().create_future()
-        deadline_s = self._clock.monotonic_s() + self._config.request_timeout_ms / 1000
-        self._room.take(payload)
-        self._queue.add(Pending(payload, deadline_s, future))
-        self._more.set()
+    def _take(self, payload: bytes, failures: Failures | None) -> "asyncio.Future[DLSN]":
+        future: asyncio.Future[DLSN] = self._loop.create_future()
+        self._room.budget.take(len(payload) + RECORD_OVERHEAD_BYTES)
+        queue = self._queue
+        if not queue.waiting:
+            self._more.set()
+        deadline_s = self._clock.monotonic_s() + self._timeout_s
+        queue.add(Pending(payload, deadline_s, future, failures=failures))
         if not self._is_running:
             self._is_running = True
             self._tasks.start(self._run(), "run")
@@ -272,12 +292,7 @@ class StreamWriter:
                 if len(self._queue.sent) == 1:
                     self._watch_oldest()
                 payloads = [one.payload for one in batch.records]
-                records = WriteStreamRequest.Records(
-                    id=batch.id,
-                    payloads=payloads,
-                    crc32=request_checksum(self.stream, *payloads),
-                )
-                await call.send(WriteStreamRequest(records=records))
+                await call.send(records_request(self.stream, batch.id, payloads))
             await call.done_sending()
 
     async def _has_more(self) -> bool:
@@ -307,31 +322,34 @@ class StreamWriter:
         queue = self._queue
         if not queue.sent or response.id != queue.sent[0].id:
             raise CallFailed(Trouble.BROKEN, f"an answer to message {response.id}, not the oldest")
-        dlsns = [dlsn_of(each) for each in response.dlsns]
+        dlsns = dlsns_of(response.dlsns)
         if asked.outcome is StatusCode.SUCCESS:
             done = queue.succeeded()
         else:
             is_unknown = leaves_open(asked.outcome)
             done, self._stopped_rest = queue.stopped(len(dlsns), is_unknown=is_unknown)
-        for one, dlsn in zip(done, positions(done, dlsns), strict=True):
-            self._answer_written(one, dlsn)
         if done:
             self._attempts = Attempts()
+            self._answer_written(done, positions(len(done), dlsns))
         self._watch_oldest()
         self._more.set()
 
     # ------------------------------------------------------------------ answers
 
-    def _answer_written(self, one: Pending, dlsn: DLSN) -> None:
-        self._room.give(one.payload)
-        if not one.handle.done():  # else its caller was cancelled
-            one.handle.set_result(dlsn)
+    def _answer_written(self, done: list[Pending], dlsns: list[DLSN]) -> None:
+        self._room.give([one.payload for one in done])
+        for one, dlsn in zip(done, dlsns, strict=True):
+            if not one.handle.done():  # else its caller was cancelled
+                one.handle.set_result(dlsn)
 
     def _answer_failed(self, one: Pending, asked: Asked | None, text: str) -> None:
-        self._room.give(one.payload)
+        self._room.give((one.payload,))
         if not one.handle.done():
-            one.handle.set_exception(self._error(asked, text, is_unknown=one.is_unknown))
+            error = self._error(asked, text, is_unknown=one.is_unknown)
+            one.handle.set_exception(error)
             one.handle.exception()  # it need not be read
+            if one.failures is not None:
+                one.failures.note(error)
 
     def _fail(self, count: int, asked: Asked | None, text: str) -> None:
         """Fail the oldest records, with why, and those that cannot stay without them."""

@@ -25,8 +25,8 @@ class CallFailed(Exception):
 class Call(Protocol):
     """A call with a stream in one direction or in both. One task sends, one receives."""
 
-    async def send(self, message: Message) -> None:
-        """Send a message; wait while the proxy takes no more. Errors: CallFailed."""
+    async def send(self, message: Message | bytes) -> None:
+        """Send a message, or its bytes; wait while the proxy takes no more. Errors: CallFailed."""
 
     async def done_sending(self) -> None:
         """Say that nothing follows. Errors: CallFailed."""
@@ -58,6 +58,11 @@ class Transport(Protocol):
 
     async def close(self) -> None:
         """Drop all connections; calls end with CallFailed. Idempotent."""
+
+
+def encoded(message: Message | bytes) -> bytes:
+    """Return the bytes of a message."""
+    return message if isinstance(message, bytes) else message.SerializeToString()
 
 
 class Ended:

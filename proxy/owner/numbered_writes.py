@@ -5,36 +5,34 @@ that the writer of the log refused leaves its number free, and later ones are re
 again. If the log's writer fails nothing goes on here; the next owner learns from the log which
 numbers it has.
 
-    request -> WriterState (which are new) -> LogWriter.append_many -> answers, old and new
+    request -> WriterState (which are new) -> LogWriter -> answers, old and new
 """
 
 from collections import deque
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Final, TypeAlias
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from tailrace.core.errors import CoreError, OwnershipAcquireFailed, OwnershipLost
+from tailrace.core.errors import CoreError, OwnershipLost
 from tailrace.core.log.config import RECORD_BYTES_MAX
 from tailrace.core.log.writer import LogWriter
 from tailrace.protocol.distributedlog.record import RecordParts
 from tailrace.proxy.owner.codes import StatusCode, status_code
 from tailrace.proxy.owner.config import OwnerConfig
-from tailrace.proxy.owner.location import ProxyLocation
 from tailrace.proxy.owner.metrics import OwnerMetrics
-from tailrace.proxy.owner.operations import Answer, WriterSequence, answer_of
+from tailrace.proxy.owner.operations import Answer, WriterSequence
+from tailrace.proxy.owner.outcomes import Outcome, Part, count_of, is_settled
 from tailrace.proxy.owner.writer_state import ONE_RUN_BYTES_MAX, WriterState
 
 if TYPE_CHECKING:
     import asyncio
 
     from tailrace.protocol.distributedlog.dlsn import DLSN
+    from tailrace.protocol.ids import TxId
 
 _FULL: Final = Answer(
     StatusCode.OVER_CAPACITY,
     "the stream has as many writer ids, or numbered records that wait, as it may",
 )
-
-Outcome: TypeAlias = "Answer | asyncio.Future[DLSN]"
-"""What became of a record, or will."""
 
 
 class NumberedWrites:
@@ -46,8 +44,9 @@ class NumberedWrites:
         self.check_lock: Callable[[], None] = lambda: None
         """Fails with OwnershipLost while the stream's lock is not held, as far as it is known."""
         self._metrics = metrics
-        self._on_way: dict[bytes, deque[asyncio.Future[DLSN]]] = {}
-        """Of each writer the last records that are not known to be confirmed, in order."""
+        self._on_way: dict[bytes, deque[tuple[int, Outcome]]] = {}
+        """Of each writer the last records that are not known to be confirmed, in order, by the
+        number of the first one of each outcome."""
 
     def write(
         self, writer: LogWriter, first: WriterSequence, records: Sequence[RecordParts]
@@ -57,34 +56,61 @@ class NumberedWrites:
         An answer alone is for all of them: nothing was written. Shape: at least one record.
         Errors: none. Cost: as `LogWriter.append_many`.
         """
+        lengths = [length for _, _, length, _ in records]
+        is_set = bool(records[0][3])
+
+        def append(start: int, stop: int) -> tuple[int, Sequence[Outcome]]:
+            written = writer.append_many(records[start:stop])
+            return sum(not _is_refused(each) for each in written), written
+
+        first_txid = records[0][0]
+        return self._write(_Request(writer, first, first_txid, lengths, append, is_set))
+
+    def write_bulk(
+        self, writer: LogWriter, first: WriterSequence, txid: "TxId", payloads: Sequence[bytes]
+    ) -> Answer | list[Outcome]:
+        """Write the records of one txid that are new, as `write`; an outcome may be of several.
+
+        Behind one that is refused there may be none. Cost: as `LogWriter.append_bulk`.
+        """
+
+        def append(start: int, stop: int) -> tuple[int, Sequence[Outcome]]:
+            receipt = writer.append_bulk(txid, payloads[start:stop])
+            taken = receipt.taken
+            if 0 < taken < receipt.count:
+                refused = Part(receipt, taken, receipt.count - taken)
+                return taken, [Part(receipt, 0, taken), refused]
+            return taken, [Part(receipt, 0, receipt.count)]
+
+        lengths = list(map(len, payloads))
+        return self._write(_Request(writer, first, txid, lengths, append, is_set=False))
+
+    def _write(self, request: "_Request") -> Answer | list[Outcome]:
+        writer, first, txid, lengths = request.writer, request.first, request.txid, request.lengths
         if writer.error is not None:  # what was on its way may not be in the log
             reason = f"the stream's writer stopped: {writer.error}"
             return Answer(StatusCode.STREAM_UNAVAILABLE, reason)
         writer_id, sequence = first
-        txid = records[0][0]
         expected = self.state.next_sequence(writer_id, txid)
         if expected is None:
             self._on_way.pop(writer_id, None)
         if sequence > (expected or 0):
             return self._refuse_gap(sequence, expected)
-        known = min((expected or 0) - sequence, len(records))
+        known = min((expected or 0) - sequence, len(lengths))
         self._metrics.resent_records_total += known
-        outcomes: list[Outcome] = [
-            self._earlier(writer_id, sequence + at, expected or 0) for at in range(known)
-        ]
-        new = records[known:]
+        outcomes = self._earlier(first, known)
+        new = len(lengths) - known
         if not new:
             return outcomes
         if not self.state.has_room(writer_id, txid):
             self._metrics.too_many_writers_total += 1
-            return [*outcomes, *_refused(_FULL, len(new))] if outcomes else _FULL
-        begun = self._append(writer, WriterSequence(writer_id, sequence + known), new)
-        return [*outcomes, *begun]
+            return [*outcomes, *_refused(_FULL, new)] if outcomes else _FULL
+        return [*outcomes, *self._append(request, known)]
 
     def settle(self, writer_id: bytes) -> None:
-        """Forget futures of a writer that are done; the log has their records."""
+        """Forget outcomes of a writer that are known; the log has their records."""
         on_way = self._on_way.get(writer_id)
-        while on_way and on_way[0].done():
+        while on_way and is_settled(on_way[0][1]):
             del on_way[0]
         if not on_way:
             self._on_way.pop(writer_id, None)
@@ -98,61 +124,83 @@ class NumberedWrites:
         self._metrics.out_of_order_total += 1
         return Answer(StatusCode.TRANSACTION_OUT_OF_ORDER, _gap(sequence, expected))
 
-    def _earlier(self, writer_id: bytes, sequence: int, expected: int) -> Outcome:
+    def _earlier(self, first: WriterSequence, count: int) -> list[Outcome]:
+        """Return the outcomes of `count` records that the stream has, or that are on their way."""
+        writer_id, sequence = first
+        end = sequence + count
         on_way = self._on_way.get(writer_id, ())
-        at = sequence - (expected - len(on_way))
-        if at >= 0:
-            return on_way[at]
-        return Answer(StatusCode.SUCCESS, dlsn=self.state.place_of(writer_id, sequence))
+        found: list[Outcome] = []
+        for number, outcome in reversed(on_way):
+            stop = min(end - number, count_of(outcome))
+            start = max(sequence - number, 0)
+            if start < stop:
+                found.append(outcome.cut(start, stop) if isinstance(outcome, Part) else outcome)
+            elif number < sequence:
+                break
+        known_end = min(end, on_way[0][0]) if on_way else end
+        answers = [
+            Answer(StatusCode.SUCCESS, dlsn=self.state.place_of(writer_id, number))
+            for number in range(sequence, known_end)
+        ]
+        return [*answers, *reversed(found)]
 
-    def _append(
-        self, writer: LogWriter, first: WriterSequence, records: Sequence[RecordParts]
-    ) -> list[Outcome]:
-        fitting, too_long = _fitting(writer, records)
-        if not fitting:
+    def _append(self, request: "_Request", known: int) -> list[Outcome]:
+        """Append the records behind those that are known."""
+        writer, lengths = request.writer, request.lengths
+        stop, problem = _fitting(writer, lengths, known)
+        too_long = [] if problem is None else _refused(problem, len(lengths) - stop)
+        if stop == known:
             return [*too_long]
-        is_set = bool(fitting[0][3])
-        self.state.expect(writer.waiting_records, first, len(fitting), is_set=is_set)
-        written = writer.append_many(fitting)
+        writer_id, sequence = request.first
+        first = WriterSequence(writer_id, sequence + known)
+        count = stop - known
+        self.state.expect(writer.waiting_records, first, count, is_set=request.is_set)
+        taken, written = request.append(known, stop)
         if writer.error is not None:  # the stream ends: the next owner reads what the log has
             return [*written, *too_long]
-        taken = sum(not _is_refused(each) for each in written)
-        if taken < len(fitting):
-            self.state.withdraw(len(fitting) - taken)
+        if taken < count:
+            self.state.withdraw(count - taken)
         if taken:
-            self._on_way.setdefault(first.writer_id, deque()).extend(written[:taken])
+            on_way = self._on_way.setdefault(writer_id, deque())
+            on_way.extend(_numbered(written, first.sequence, first.sequence + taken))
         return [*written, *too_long]
 
 
-def written_answer(written: "asyncio.Future[DLSN]", own: ProxyLocation) -> Answer:
-    """Return what became of a record that was taken; its future is done. Errors: none."""
-    if written.cancelled():
-        return Answer(StatusCode.WRITE_CANCELLED_EXCEPTION, "the write was cancelled")
-    error = written.exception()
-    if error is None:
-        return Answer(StatusCode.SUCCESS, dlsn=written.result())
-    if isinstance(error, OwnershipAcquireFailed):  # FOUND would say: not written
-        return Answer(StatusCode.LOCKING_EXCEPTION, str(error))
-    if isinstance(error, CoreError):
-        return answer_of(error, own)
-    return Answer(StatusCode.UNEXPECTED, repr(error))
+class _Request(NamedTuple):
+    """Records of one writer that follow each other."""
+
+    writer: LogWriter
+    first: WriterSequence
+    txid: "TxId"
+    lengths: list[int]
+    append: Callable[[int, int], tuple[int, Sequence[Outcome]]]
+    """Appends those of a range; returns how many were taken, and outcomes for all."""
+    is_set: bool
 
 
-def _fitting(
-    writer: LogWriter, records: Sequence[RecordParts]
-) -> tuple[Sequence[RecordParts], list[Answer]]:
-    """Return the records whose numbers fit into an entry with them, and answers for the others.
+def _numbered(outcomes: Sequence[Outcome], number: int, end: int) -> Iterator[tuple[int, Outcome]]:
+    """Yield the outcomes of records up to a number, each with its first one; none goes beyond."""
+    for outcome in outcomes:
+        if number >= end:
+            return
+        yield number, outcome
+        number += count_of(outcome)
+
+
+def _fitting(writer: LogWriter, lengths: Sequence[int], start: int) -> tuple[int, Answer | None]:
+    """Return up to where the numbers of records fit into an entry with them, and why no further.
 
     Only a record that leaves no room in the largest entry is concerned.
     """
-    for at, (_, _, length, _) in enumerate(records):
-        if length > RECORD_BYTES_MAX - ONE_RUN_BYTES_MAX:
+    limit = RECORD_BYTES_MAX - ONE_RUN_BYTES_MAX
+    if max(lengths) > limit:
+        for at in range(start, len(lengths)):
             try:
-                writer.check_length(length + ONE_RUN_BYTES_MAX)
+                if lengths[at] > limit:
+                    writer.check_length(lengths[at] + ONE_RUN_BYTES_MAX)
             except CoreError as error:
-                answer = Answer(status_code(error), f"with its number: {error}")
-                return records[:at], _refused(answer, len(records) - at)
-    return records, []
+                return at, Answer(status_code(error), f"with its number: {error}")
+    return len(lengths), None
 
 
 def _refused(first: Answer, count: int) -> list[Answer]:

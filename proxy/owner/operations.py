@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 from typing import Final, NamedTuple, TypeAlias
 
 from tailrace.core.errors import CoreError, OwnershipAcquireFailed
+from tailrace.core.log.receipts import Run
 from tailrace.protocol.distributedlog.dlsn import DLSN
 from tailrace.protocol.distributedlog.record_set import unpack_record_set
 from tailrace.protocol.errors import DecodeError
@@ -143,9 +144,9 @@ class Answer:
     """With SUCCESS of a write: where the record is."""
     each: "tuple[Answer, ...]" = ()
     """With SUCCESS of a bulk: what became of each record, in order."""
-    dlsns: tuple[DLSN, ...] = ()
+    runs: tuple[Run, ...] = ()
     """Of a bulk of a chain, with any code: where the records are before the first that failed;
-    UNKNOWN_DLSN of a resent one whose position is not kept any more."""
+    at UNKNOWN_DLSN one that was resent, and whose position is not kept any more."""
 
 
 UNKNOWN_DLSN: Final = DLSN(0, 0, 0)

@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from tailrace.core.errors import CoreError, OwnershipAcquireFailed
 from tailrace.core.log.writer import LogWriter
 from tailrace.core.runtime.tasks import Tasks
-from tailrace.protocol.distributedlog.record import RecordParts, record_parts
+from tailrace.protocol.distributedlog.record import record_parts
 from tailrace.protocol.ids import TxId
 from tailrace.proxy.owner.codes import StatusCode
 from tailrace.proxy.owner.context import OwnerContext, StreamHome
-from tailrace.proxy.owner.numbered_writes import NumberedWrites, Outcome
+from tailrace.proxy.owner.numbered_writes import NumberedWrites
 from tailrace.proxy.owner.operations import (
     CHAIN_BROKEN,
     SUCCESS,
@@ -32,11 +32,10 @@ from tailrace.proxy.owner.operations import (
     Truncate,
     Write,
     WriteBulk,
-    WriterSequence,
     answer_of,
     break_chain,
 )
-from tailrace.proxy.owner.outcomes import answer_to, has_failed, when_done
+from tailrace.proxy.owner.outcomes import Outcome, Part, answer_to, has_failed, when_done
 from tailrace.proxy.owner.stream_state import (
     Command,
     StreamAction,
@@ -255,7 +254,9 @@ class Stream:
         txid, payload = self._next_txid(writer), operation.payload
         if operation.writer is not None:
             record = record_parts(txid, (payload,), len(payload), operation.values)
-            self._write_numbered(number, operation.writer, [record], writer)
+            outcomes = self._numbered.write(writer, operation.writer, [record])
+            self._end_if_dead(writer)
+            self._answer_when_done(number, outcomes)
             return
         try:
             written = writer.write(txid, payload, operation.values)
@@ -274,22 +275,22 @@ class Stream:
             self._answer(number, SUCCESS)
             return
         self._is_unwritten = False
-        txid = self._next_txid(writer)
-        records = [record_parts(txid, (each,), len(each)) for each in operation.payloads]
-        outcomes: Answer | Sequence[Outcome]
-        if operation.writer is None:
-            outcomes = writer.append_many(records)
-        else:
-            outcomes = self._numbered.write(writer, operation.writer, records)
-        self._answer_when_done(number, outcomes)
+        self._answer_when_done(number, self._append(operation, self._next_txid(writer), writer))
         self._end_if_dead(writer)
 
-    def _write_numbered(
-        self, number: int, first: WriterSequence, records: list[RecordParts], writer: LogWriter
-    ) -> None:
-        outcomes = self._numbered.write(writer, first, records)
-        self._end_if_dead(writer)
-        self._answer_when_done(number, outcomes)
+    def _append(
+        self, operation: WriteBulk, txid: TxId, writer: LogWriter
+    ) -> Answer | Sequence[Outcome]:
+        """Append a bulk's records; of a chain together, else with a future for each."""
+        payloads, numbers = operation.payloads, operation.writer
+        if operation.chain is not None:
+            if numbers is not None:
+                return self._numbered.write_bulk(writer, numbers, txid, payloads)
+            return [Part(writer.append_bulk(txid, payloads), 0, len(payloads))]
+        records = [record_parts(txid, (each,), len(each)) for each in payloads]
+        if numbers is not None:
+            return self._numbered.write(writer, numbers, records)
+        return writer.append_many(records)
 
     def _answer_when_done(self, number: int, outcomes: Answer | Sequence[Outcome]) -> None:
         """Answer a write now, or when its records are done."""

@@ -1,5 +1,7 @@
 """Answers of a proxy's streams as messages of the contract. Pure."""
 
+from collections.abc import Sequence
+from itertools import pairwise
 from typing import Final
 
 from tailrace.protocol.distributedlog.dlsn import DLSN
@@ -58,16 +60,31 @@ def bulk_response(answer: Answer) -> WriteBulkResponse:
 def stream_response(number: int, answer: Answer) -> bytes:
     """Return the encoded answer to a request of a write stream.
 
-    By hand: its thousands of positions take a quarter of the time that messages of them take.
+    By hand: its thousands of positions take a fiftieth of the time that messages of them take.
     """
-    head = WriteStreamResponse(id=number, header=header_of(answer)).SerializeToString()
-    parts = [head]
-    at: tuple[int, int] | None = None
-    prefix = b""
-    for lssn, entry_id, slot in answer.dlsns:
-        if at != (lssn, entry_id):
-            at = lssn, entry_id
-            prefix = Dlsn(log_segment_sequence_number=lssn, entry_id=entry_id).SerializeToString()
-        position = prefix + _SLOT_TAG + write_unsigned(slot) if slot else prefix
-        parts.append(_DLSNS_TAG + write_unsigned(len(position)) + position)
+    parts = [WriteStreamResponse(id=number, header=header_of(answer)).SerializeToString()]
+    for (lssn, entry_id, first), count in answer.runs:
+        place = Dlsn(log_segment_sequence_number=lssn, entry_id=entry_id).SerializeToString()
+        for low, high in pairwise(_LONGER_FROM):
+            ends = _slots(max(first, low), min(first + count, high))
+            if ends:  # all of one length, and so all that comes before each
+                lead = _DLSNS_TAG + write_unsigned(len(place) + len(ends[0])) + place
+                parts += (lead, lead.join(ends))
     return b"".join(parts)
+
+
+def _slots(start: int, stop: int) -> Sequence[bytes]:
+    """Return how a position of each slot ends."""
+    if stop <= len(_SLOTS):
+        return _SLOTS[start:stop]
+    return [_slot(slot) for slot in range(start, stop)]
+
+
+def _slot(slot: int) -> bytes:
+    return _SLOT_TAG + write_unsigned(slot) if slot else b""
+
+
+_SLOTS: Final = [_slot(slot) for slot in range(4096)]
+"""More than most entries have."""
+_LONGER_FROM: Final = (0, 1, *(1 << bits for bits in range(7, 64, 7)))
+"""Slots from which on more bytes are needed than before."""

@@ -9,7 +9,7 @@ from tailrace.protocol.distributedlog.dlsn import DLSN
 from tailrace.protocol.ids import Buffer, TxId
 from tailrace.protocol.proxy import read_proxy_pb2
 from tailrace.proxy.client.client import ProxyClient
-from tailrace.proxy.client.errors import ProxyError
+from tailrace.proxy.client.errors import Failures
 from tailrace.proxy.client.messages import dlsn_of
 from tailrace.proxy.client.multi_stream_writer import MultiStreamWriter as _MultiStreamWriter
 from tailrace.proxy.client.multi_stream_writer import Written
@@ -107,7 +107,7 @@ class ThinWriter:
     def __init__(self, stream: str, client: ProxyClient) -> None:
         self._stream = stream
         self._client = client
-        self._failure: ProxyError | None = None
+        self._failures = Failures()
         self._is_closed = False
 
     @property
@@ -120,18 +120,20 @@ class ThinWriter:
 
         Errors, cancel: as `ThinClient.write`. Cost: that of `submit`, and a round trip.
         """
-        return await (await self._take(payload))
+        self._check_open()
+        return await (await self._client.writer(self._stream).submit(bytes(payload)))
 
     async def submit(self, payload: Buffer) -> "asyncio.Future[DLSN]":
         """Take a record; return a future of its position, done when it is durable.
 
         It waits while `buffer.memory` bytes have no answer. The future need not be read: `flush`
         and `close` raise as well. Errors: as `write`, at once where nothing was taken, else in the
-        future. Cancel: nothing was taken. Cost: 10 us of CPU.
+        future. Cancel: nothing was taken. Cost: 5 us of CPU.
         """
-        future = await self._take(payload)
-        future.add_done_callback(self._note)
-        return future
+        self._check_open()
+        record, writer = bytes(payload), self._client.writer(self._stream)
+        taken = writer.submit_now(record, self._failures)
+        return await writer.submit(record, self._failures) if taken is None else taken
 
     async def flush(self) -> None:
         """Return once every record that was taken is durable.
@@ -140,7 +142,7 @@ class ThinWriter:
         Cancel: only the waiting ends.
         """
         await self._client.writer(self._stream).flush()
-        self._raise_unreported()
+        self._failures.raise_first()
 
     async def close(self) -> None:
         """Flush, and end. Idempotent. Errors, cancel: as `flush`."""
@@ -149,21 +151,9 @@ class ThinWriter:
         self._is_closed = True
         await self.flush()
 
-    async def _take(self, payload: Buffer) -> "asyncio.Future[DLSN]":
+    def _check_open(self) -> None:
         if self._is_closed:
             raise ValueError(f"the writer of {self._stream!r} is closed")
-        return await self._client.writer(self._stream).submit(bytes(payload))
-
-    def _note(self, done: "asyncio.Future[DLSN]") -> None:
-        if not done.cancelled():
-            error = done.exception()
-            if isinstance(error, ProxyError) and self._failure is None:
-                self._failure = error
-
-    def _raise_unreported(self) -> None:
-        failure, self._failure = self._failure, None
-        if failure is not None:
-            raise failure
 
 
 class MultiStreamWriter:

@@ -18,9 +18,8 @@ from tailrace.protocol.bookkeeper.messages import ReadRequest
 from tailrace.protocol.distributedlog.dlsn import DLSN
 from tailrace.proxy.client.pending import RecordQueue
 from tailrace.proxy.client.record_reader import RecordReader
-from tailrace.proxy.owner import stream
+from tailrace.proxy.owner import outcomes
 from tailrace.proxy.owner.location import ProxyLocation
-from tailrace.proxy.owner.numbered_writes import written_answer
 from tailrace.proxy.owner.operations import WriteChain, answer_of
 from tailrace.proxy.owner.refusals import Refusals
 from tailrace.proxy.owner.writer_state import WriterState
@@ -30,6 +29,7 @@ from tests.sim.proxies.schedule import run_proxy_seed
 _fencing_read = RecoveryReads._fencing_read
 _add_refusal = Refusals.add
 _take = RecordReader._take
+_written_answer = outcomes.written_answer
 
 
 def _read_without_fence(self: RecoveryReads, entry_id: int) -> ReadRequest:
@@ -41,10 +41,8 @@ def _keep_for_ever(self: Refusals, stream: str, answer: Any, now_s: float, lengt
     _add_refusal(self, stream, answer, now_s, length_s + 1e6)
 
 
-def _found_for_all(written: Any, own: ProxyLocation) -> Any:
-    if not written.cancelled() and isinstance(written.exception(), CoreError):
-        return answer_of(written.exception(), own)
-    return written_answer(written, own)
+def _found_for_all(error: BaseException, own: ProxyLocation) -> Any:
+    return answer_of(error, own) if isinstance(error, CoreError) else _written_answer(error, own)
 
 
 def _broke_and_nothing_is_written(self: RecordQueue) -> None:
@@ -78,7 +76,7 @@ BUGS: Final[dict[str, tuple[Any, str, Callable[..., Any]]]] = {
     "recovery without fence": (RecoveryReads, "_fencing_read", _read_without_fence),
     "acknowledged by one bookie": (WriteQuorumTracker, "_suffice", lambda _, acks: bool(acks)),
     "redirects kept for ever": (Refusals, "add", _keep_for_ever),
-    "FOUND for a record on its way": (stream, "written_answer", _found_for_all),
+    "FOUND for a record on its way": (outcomes, "written_answer", _found_for_all),
     "numbers are not recovered": (WriterState, "apply", lambda *_: None),
     "written behind a failed one": (WriteChain, "fail", lambda *_: None),
     "a broken call wrote nothing": (RecordQueue, "broke", _broke_and_nothing_is_written),

@@ -19,7 +19,7 @@ from typing_extensions import override
 
 from tailrace.protocol.proxy.methods import Method
 from tailrace.proxy.client.reactions import Trouble
-from tailrace.proxy.client.transport import Call, CallFailed
+from tailrace.proxy.client.transport import Call, CallFailed, encoded
 from tailrace.proxy.routing.ring import Host
 from tailrace.proxy.service.invalid import InvalidRequest
 from tailrace.simulation.process import SimProcess
@@ -224,11 +224,11 @@ class SimCall(Call):
     # The client's side
 
     @override
-    async def send(self, message: Message) -> None:
+    async def send(self, message: Message | bytes) -> None:
         await self._requests.wait_for_room()
         if self._is_over or self._requests.is_cut:
             raise CallFailed(Trouble.BROKEN, "the call is over")
-        self._requests.put(message.SerializeToString())
+        self._requests.put(encoded(message))
 
     @override
     async def done_sending(self) -> None:

@@ -8,6 +8,7 @@ What a crash leaves depends on how far the store's thread came, so no draw depen
 import asyncio
 import shutil
 import tempfile
+from collections.abc import Generator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,8 +16,15 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule
 
-from tailrace.core.errors import CoreError, EndOfStream, TransactionIdOutOfOrder, WriteCancelled
-from tailrace.core.log.config import CompressionType
+from tailrace.core.errors import (
+    CoreError,
+    EndOfStream,
+    LogRecordTooLong,
+    TransactionIdOutOfOrder,
+    WriteCancelled,
+)
+from tailrace.core.log.config import RECORD_BYTES_MAX, CompressionType
+from tailrace.core.log.receipts import BulkReceipt, cut_runs
 from tailrace.core.log.transmit import ControlPolicy, TransmitPolicy
 from tailrace.core.metadata.ledger_tree import initialize_layout
 from tailrace.protocol.distributedlog.dlsn import DLSN, INITIAL
@@ -35,6 +43,8 @@ POLICIES = [
 ]
 CONTROLS = [ControlPolicy(), ControlPolicy(is_immediate=True), ControlPolicy(quiet_ms=1)]
 COUNTS = st.integers(1, 5)
+SIZES = (0, 300_000)
+"""Of the latter three fit into an entry."""
 
 
 async def values_of(log: "Log") -> list[tuple[DLSN, bytes]]:
@@ -50,6 +60,28 @@ async def values_of(log: "Log") -> list[tuple[DLSN, bytes]]:
     return found
 
 
+class Place:
+    """The position of one record of a bulk, in the place of a future."""
+
+    def __init__(self, receipt: BulkReceipt, index: int) -> None:
+        self._receipt, self._index = receipt, index
+
+    def __await__(self) -> Generator[Any, Any, DLSN]:
+        yield from self._receipt.done.__await__()
+        return self.result()
+
+    def done(self) -> bool:
+        return self._receipt.done.done() or self._index < self._receipt.confirmed
+
+    def exception(self) -> CoreError | None:
+        return None if self._index < self._receipt.confirmed else self._receipt.error
+
+    def result(self) -> DLSN:
+        ((dlsn, count),) = cut_runs(self._receipt.runs, self._index, 1)
+        assert count == 1
+        return dlsn
+
+
 class WriteMachine(RuleBasedStateMachine):
     """`taken`: the values that the writer took, in order."""
 
@@ -58,7 +90,7 @@ class WriteMachine(RuleBasedStateMachine):
         self.runner = asyncio.Runner()
         self.path = Path(tempfile.mkdtemp(dir="/dev/shm" if Path("/dev/shm").exists() else None))
         self.taken: list[bytes] = []
-        self.told: list[tuple[int, asyncio.Future[DLSN]]] = []
+        self.told: list[tuple[int, asyncio.Future[DLSN] | Place]] = []
         """(index of the value, its position to be)."""
         self.sets: list[tuple[int, int]] = []
         self.txid = 0
@@ -142,6 +174,24 @@ class WriteMachine(RuleBasedStateMachine):
             self.told += [(first + n, future) for n, future in enumerate(futures[:good])]
             errors = [type(future.exception()) for future in futures[good:]]
             assert errors == [TransactionIdOutOfOrder, *[WriteCancelled] * count][: count - good]
+            await settle(turns)
+
+        self.run(work())
+
+    @rule(count=COUNTS, bad=st.integers(0, 9), turns=st.integers(0, 3), size=st.sampled_from(SIZES))
+    def write_together(self, count: int, bad: int, turns: int, size: int) -> None:
+        """`bad`: the number of the record that is too long, if there is one."""
+
+        async def work() -> None:
+            first = len(self.taken)
+            good = min(bad, count)
+            values = [each.ljust(size) for each in self._next(good)]
+            self.taken[first:] = values
+            too_long = [bytes(RECORD_BYTES_MAX + 1)] * (count - good)
+            receipt = self.writer.append_bulk(self.txid, values + too_long)
+            assert (receipt.count, receipt.taken) == (count, good)
+            assert isinstance(receipt.refusal, LogRecordTooLong) is (good < count)
+            self.told += [(first + n, Place(receipt, n)) for n in range(good)]
             await settle(turns)
 
         self.run(work())

@@ -79,7 +79,7 @@ class _Answers(Call):
         self._answers: AsyncIterator[Message] | None = None
 
     @override
-    async def send(self, message: Message) -> None:
+    async def send(self, message: Message | bytes) -> None:
         self._answers = aiter(self._method(message))
 
     @override

@@ -80,11 +80,10 @@ def test_records_expire_oldest_first() -> None:
 
 
 def test_an_answer_without_all_positions_has_none() -> None:
-    records = [Pending(b"", 0)] * 2
     both = [DLSN(1, 0, 0), DLSN(1, 0, 1)]
-    assert positions(records, both) == both
-    assert positions(records, both[:1]) == [INVALID, INVALID]
-    assert positions(records, [both[0], DLSN(0, 0, 0)]) == [both[0], INVALID]
+    assert positions(2, both) == both
+    assert positions(2, both[:1]) == [INVALID, INVALID]
+    assert positions(2, [both[0], DLSN(0, 0, 0)]) == [both[0], INVALID]
 
 
 class Numbered(NamedTuple):

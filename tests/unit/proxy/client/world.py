@@ -128,7 +128,7 @@ class NetCall(Call):
 
     def __init__(self, net: Net, host: Host, method: Method, serve: Callable[..., Any]) -> None:
         self._net, self._host, self._method = net, host, method
-        self._requests: asyncio.Queue[Message | None] = asyncio.Queue()
+        self._requests: asyncio.Queue[Message | bytes | None] = asyncio.Queue()
         self._serve = serve
         self._answers: Any = None
         self._broken = asyncio.Event()
@@ -138,7 +138,7 @@ class NetCall(Call):
         self._broken.set()
 
     @override
-    async def send(self, message: Message) -> None:
+    async def send(self, message: Message | bytes) -> None:
         self._check()
         self._requests.put_nowait(message)
         await asyncio.sleep(0)

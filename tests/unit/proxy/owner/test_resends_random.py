@@ -11,7 +11,7 @@ import pytest
 from tailrace.core.log import state_deltas
 from tailrace.protocol.distributedlog.dlsn import DLSN
 from tailrace.proxy.owner.codes import StatusCode
-from tailrace.proxy.owner.operations import WriterSequence
+from tailrace.proxy.owner.operations import UNKNOWN_DLSN, WriteChain, WriterSequence
 from tests.unit.core.ledger.fake_bookie import no_fault
 from tests.unit.core.log.world import Listener, read_all
 from tests.unit.proxy.owner.test_stream import refuse_adds
@@ -23,12 +23,14 @@ if TYPE_CHECKING:
 STEPS = 500
 PAUSES_S = (0.0, 0.001, 0.01, 0.2, 1.0, 4.0, 12.0)
 TRIES = 60
+KINDS = ("write", "bulk", "chain")
 
 
 class Asked(NamedTuple):
     first: int
     count: int
     answer: "asyncio.Future[Answer]"
+    is_chain: bool = False
 
 
 class Writer:
@@ -42,13 +44,14 @@ class Writer:
     def payload(self, number: int) -> bytes:
         return b"%s/%d" % (self.writer_id, number)
 
-    def ask(self, proxy: Proxy, first: int, count: int, *, is_bulk: bool) -> None:
+    def ask(self, proxy: Proxy, first: int, count: int, kind: str) -> None:
         self.next = max(self.next, first + count)
-        if is_bulk:
+        if kind != "write":
             payloads = [self.payload(number) for number in range(first, first + count)]
             writer = WriterSequence(self.writer_id, first)
-            bulk = proxy.streams.write_bulk("s", payloads, writer=writer)
-            self.asked.append(Asked(first, count, bulk))
+            chain = WriteChain() if kind == "chain" else None
+            bulk = proxy.streams.write_bulk("s", payloads, writer=writer, chain=chain)
+            self.asked.append(Asked(first, count, bulk, chain is not None))
             return
         for number in range(first, first + count):
             writer = WriterSequence(self.writer_id, number)
@@ -58,22 +61,35 @@ class Writer:
     def acknowledged(self) -> dict[int, DLSN | None]:
         """Return the numbers with SUCCESS, and where they are as far as an answer says it."""
         places: dict[int, DLSN | None] = {}
-        for first, count, answered in self.asked:
-            if not answered.done():
+        for asked in self.asked:
+            if not asked.answer.done():
                 continue
-            answer = answered.result()
-            each = answer.each or (answer,) * count
-            for number, one in enumerate(each, first):
-                if one.code is StatusCode.SUCCESS:
+            for number, dlsn in enumerate(told(asked), asked.first):
+                if dlsn is not None:
+                    dlsn = None if dlsn == UNKNOWN_DLSN else dlsn  # noqa: PLW2901
                     known = places.get(number)
-                    assert None in (known, one.dlsn) or known == one.dlsn, "another answer"
-                    places[number] = one.dlsn or known
+                    assert None in (known, dlsn) or known == dlsn, "another answer"
+                    places[number] = dlsn or known
         return places
 
     @property
     def first_missing(self) -> int:
         done = self.acknowledged()
         return next(number for number in range(self.next + 1) if number not in done)
+
+
+def told(asked: Asked) -> list[DLSN | None]:
+    """Return the position of each record that an answer says is written, None for the others."""
+    answer = asked.answer.result()
+    if asked.is_chain:
+        found = [
+            dlsn._replace(slot=dlsn.slot + at) for dlsn, count in answer.runs for at in range(count)
+        ]
+        assert answer.code is not StatusCode.SUCCESS or len(found) == asked.count
+        return [*found]
+    each = answer.each or (answer,) * asked.count
+    assert len(each) == asked.count
+    return [one.dlsn or UNKNOWN_DLSN if one.code is StatusCode.SUCCESS else None for one in each]
 
 
 class Story:
@@ -102,7 +118,7 @@ class Story:
         if kind < 0.5:
             writer = rng.choice(self.writers)
             first = max(0, writer.first_missing - rng.choice((0, 0, 0, 1, 5, 20)))
-            writer.ask(proxy, first, rng.randrange(1, 6), is_bulk=rng.random() < 0.5)
+            writer.ask(proxy, first, rng.randrange(1, 6), rng.choice(KINDS))
         elif kind < 0.55:
             self.plain.append(proxy.streams.write("s", b"plain"))
         elif kind < 0.6:
@@ -136,7 +152,7 @@ class Story:
                 if first == writer.next:
                     break
                 proxy = self.rng.choice(self.proxies)
-                writer.ask(proxy, first, min(5, writer.next - first), is_bulk=True)
+                writer.ask(proxy, first, min(5, writer.next - first), "bulk")
                 await writer.asked[-1].answer
                 await asyncio.sleep(0.5)
             else:

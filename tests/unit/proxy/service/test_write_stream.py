@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tailrace.core.log import receipts
 from tailrace.protocol.bookkeeper.messages import AddRequest, Request
 from tailrace.protocol.bookkeeper.messages import StatusCode as BookieCode
 from tailrace.protocol.distributedlog.dlsn import DLSN
@@ -288,7 +289,9 @@ def test_a_numbered_call_that_is_repeated_writes_what_is_new(run: Run) -> None:
 
 
 def test_a_position_that_is_not_kept_is_empty() -> None:
-    answer = Answer(StatusCode.SUCCESS, dlsns=(UNKNOWN_DLSN, DLSN(1, 2, 3)))
+    answer = Answer(
+        StatusCode.SUCCESS, runs=(receipts.Run(UNKNOWN_DLSN, 1), receipts.Run(DLSN(1, 2, 3), 1))
+    )
     first, second = WriteStreamResponse.FromString(stream_response(1, answer)).dlsns
     assert first == Dlsn()
     assert second.slot_id == 3
@@ -320,22 +323,27 @@ def test_a_chain_that_waits_for_the_claim_has_no_hole(
     run(story)
 
 
+NUMBERS = st.integers(0, 2**62) | st.integers(0, 3)
+SLOTS = NUMBERS | st.sampled_from((0, 100, 4_090, 16_380))
+RUNS = st.builds(receipts.Run, st.builds(DLSN, NUMBERS, NUMBERS, SLOTS), st.integers(1, 40))
+
+
 @given(
     st.integers(1, 2**62),
-    st.lists(st.tuples(*[st.integers(0, 2**62) | st.integers(0, 3)] * 3)),
+    st.lists(RUNS),
     st.sampled_from(StatusCode),
     st.text(),
 )
 def test_the_encoding_by_hand_is_protobufs(
-    number: int, positions: list[tuple[int, int, int]], code: StatusCode, error: str
+    number: int, runs: list[receipts.Run], code: StatusCode, error: str
 ) -> None:
-    dlsns = tuple(DLSN(*each) for each in positions)
-    data = stream_response(number, Answer(code, error, "1;2;h:3", dlsns=dlsns))
+    data = stream_response(number, Answer(code, error, "1;2;h:3", runs=tuple(runs)))
     assert WriteStreamResponse.FromString(data) == WriteStreamResponse(
         id=number,
         header=ResponseHeader(code=code.name, error=error, location="1;2;h:3"),
         dlsns=[
-            Dlsn(log_segment_sequence_number=lssn, entry_id=entry_id, slot_id=slot)
-            for lssn, entry_id, slot in positions
+            Dlsn(log_segment_sequence_number=lssn, entry_id=entry_id, slot_id=first + at)
+            for (lssn, entry_id, first), count in runs
+            for at in range(count)
         ],
     )
