@@ -82,8 +82,6 @@ class Streams:
         self._acquired: dict[str, None] = {}
         self._claimed = 0
         """Streams that are being claimed, or wait for that."""
-        self._moving: dict[str, Answer] = {}
-        """Streams that are let go for another proxy, and what their requests get then."""
 
     # ------------------------------------------------------------------ requests
 
@@ -187,11 +185,15 @@ class Streams:
             return self._counted(Answer(StatusCode.REQUEST_DENIED, "it is to go to this proxy"))
         found = Answer(StatusCode.FOUND, "it moves to another proxy", target.text)
         if stream in self._cached:
-            self._moving[stream] = found
+            self._cached[stream].goes_to = found
             await self._let_go(stream)
         else:
             self._redirect(stream, found)
         return self._counted(SUCCESS)
+
+    def note_tried(self, stream: str, tried: Sequence[str]) -> None:
+        """Hear which hosts (HOST:PORT) a request asked before: a redirect to one of them is old."""
+        self._admission.refusals.drop_found(stream, tried)
 
     async def create(self, stream: str) -> Answer:
         """Make a stream; its first request claims it, here or elsewhere.
@@ -215,15 +217,14 @@ class Streams:
         Cost: a request to the bookies and a commit for each segment.
         Source: DistributedLogServiceImpl.delete.
         """
-        admission = self._admission
-        refusal = admission.refusal_of_change(stream, is_new=stream not in self._cached)
+        refusal = self._admission.refusal_of_change(stream, is_new=stream not in self._cached)
         if refusal is None:
-            admission.deleting.add(stream)  # its log is given up under its writer
+            self._admission.deleting.add(stream)  # its log is given up under its writer
             try:
                 await self._let_go(stream)
                 refusal = await self._try(self._context.namespace.delete_log(stream))
             finally:
-                admission.deleting.discard(stream)
+                self._admission.deleting.discard(stream)
         return self._counted(SUCCESS if refusal is None else refusal)
 
     def owner_of(self, stream: str) -> Answer:
@@ -308,7 +309,7 @@ class Streams:
     def on_refused(self, stream: str, error: OwnershipAcquireFailed, answer: Answer) -> None:
         """Give its requests this answer for two thirds of a session timeout (StreamHome)."""
         self.metrics.redirects_total += 1
-        self._redirect(stream, answer)
+        self._redirect(stream, answer, is_found=True)
         if is_own_lock(error, self._context.location):
             self.metrics.inconsistent_locks_total += 1
             logger.error("lock_of_this_proxy stream=%s owner=%s", stream, error.current_owner)
@@ -321,12 +322,11 @@ class Streams:
 
     def on_closed(self, stream: str) -> None:
         """Forget it (StreamHome)."""
-        del self._cached[stream]
+        goes_to = self._cached.pop(stream).goes_to
         self._admission.forget(stream)
         self.metrics.streams_cached = len(self._cached)
-        found = self._moving.pop(stream, None)
-        if found is not None:
-            self._redirect(stream, found)
+        if goes_to is not None:
+            self._redirect(stream, goes_to)
         if stream not in self._acquired:
             self._claimed -= 1
             return
@@ -336,9 +336,10 @@ class Streams:
 
     # ------------------------------------------------------------------ inside
 
-    def _redirect(self, stream: str, answer: Answer) -> None:
+    def _redirect(self, stream: str, answer: Answer, *, is_found: bool = False) -> None:
         """Give its requests this answer for two thirds of a session timeout."""
-        self._admission.refusals.add(stream, answer, self._now_s(), self._refused_s)
+        refusals = self._admission.refusals
+        refusals.add(stream, answer, self._now_s(), self._refused_s, is_found=is_found)
 
     def _submit_write(
         self, name: str, operation: Write | WriteBulk, count: int
@@ -368,7 +369,6 @@ class Streams:
         return answer
 
     def _answered(self, answer: Answer) -> "asyncio.Future[Answer]":
-        """Return a future that is done."""
         future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         future.set_result(self._counted(answer))
         return future

@@ -74,6 +74,7 @@ class WriteService:
         self._location = location
         self._config = config
         self._reserved = reserved
+        self._opened: set[WriteCall] = set()
 
     # ------------------------------------------------------------------ the proxy
 
@@ -152,7 +153,15 @@ class WriteService:
         self, requests: AsyncIterator[WriteStreamRequest]
     ) -> AsyncGenerator[WriteStreamResponse | bytes, None]:
         """Write many records of one stream, many of them in flight; see `WriteCall`."""
-        return WriteCall(self, self._streams, self._config).run(requests)
+        return WriteCall(self, self._streams, self._config, self._opened).run(requests)
+
+    def end_write_streams(self) -> None:
+        """End the write streams whose clients send nothing now: else a stop waits for them.
+
+        For a proxy whose streams are closed. What was read is answered first.
+        """
+        for call in self._opened:
+            call.end()
 
     # ------------------------------------------------------------------ one stream
 
@@ -261,7 +270,10 @@ class WriteService:
         self, stream: str, context: WriteContext, *payloads: "Buffer"
     ) -> Answer | None:
         refusal = self.refusal(stream, context, *payloads)
-        return await self.refusal_of_stream(stream) if refusal is None else refusal
+        if refusal is not None:
+            return refusal
+        self._streams.note_tried(stream, context.tried_hosts)
+        return await self.refusal_of_stream(stream)
 
 
 _MAP_ENTRY_BYTES: Final = 10
