@@ -73,8 +73,8 @@ class Caller:
             if host is None:
                 attempts.tries += 1
                 continue
-            attempts.begin(host)
             request = build(attempts.tried_hosts)
+            attempts.begin(host)
             last.host, last.is_asking = host, True
             asked = last.asked = await self.ask_once(method, host, request)
             last.is_asking = False

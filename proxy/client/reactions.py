@@ -156,11 +156,6 @@ class Attempts:
 
     tried: dict[Host, None] = field(default_factory=dict)
     """The hosts of this round, in order; a round ends when no other host is left."""
-    last: Host | None = None
-    """The host of the try that began last."""
-    asked_before: tuple[Host, ...] = ()
-    """Those that this round asked before it, and the one of the try before it: a proxy that knows
-    one of them as the owner hears from this that the stream was let go there."""
     unavailable: set[str] = field(default_factory=set)
     """Regions that answered REGION_UNAVAILABLE in this round."""
     tries: int = 0
@@ -172,16 +167,13 @@ class Attempts:
 
     def begin(self, host: Host) -> None:
         """Take note that the request goes to a host now."""
-        before = self.tried if self.last is None else {**self.tried, self.last: None}
-        self.asked_before = tuple(before)[-TRIED_MAX:]
         self.tries += 1
         self.tried[host] = None
-        self.last = host
 
     @property
     def tried_hosts(self) -> list[str]:
-        """What the try that began last says in its WriteContext."""
-        return [f"{host.name}:{host.port}" for host in self.asked_before]
+        """The hosts of this round, as a WriteContext has them."""
+        return [f"{host.name}:{host.port}" for host in list(self.tried)[-TRIED_MAX:]]
 
     @property
     def backoff_ms(self) -> int:

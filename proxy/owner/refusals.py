@@ -6,24 +6,17 @@ two claims of one stream have a pause between them, however often its session fl
 Source: reference DistributedLog 9.2; StreamImpl.nextAcquireWaitTimeMs, handleServiceTimeout.
 """
 
-from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from tailrace.proxy.owner.location import parse_location
 from tailrace.proxy.owner.operations import Answer
 
 REFUSALS_MAX: Final = 100_000
 """Answers that are kept; beyond it the oldest goes, and its stream may be claimed earlier."""
 
-TRIED_MAX: Final = 100
-"""Hosts of a request that are compared: a peer may name as many as a message holds."""
-
 
 class _Kept(NamedTuple):
     answer: Answer
     until_s: float
-    owner: str
-    """Where a claim found the stream; "" if the answer comes from elsewhere."""
 
 
 class Refusals:
@@ -39,17 +32,13 @@ class Refusals:
         """Return how many are kept, with some that are over."""
         return len(self._kept)
 
-    def add(
-        self, stream: str, answer: Answer, now_s: float, length_s: float, *, is_found: bool = False
-    ) -> None:
+    def add(self, stream: str, answer: Answer, now_s: float, length_s: float) -> None:
         """Answer so for `length_s` from now on; an answer that was kept longer stays.
 
-        `is_found`: a claim found another owner, which may let the stream go before that.
         Cost: constant, on average: those that are over go from the oldest on.
         """
         last = self._kept.pop(stream, None)
-        at = parse_location(answer.location) if is_found else None
-        kept = _Kept(answer, now_s + length_s, "" if at is None else f"{at.host}:{at.port}")
+        kept = _Kept(answer, now_s + length_s)
         if last is not None and last.until_s > kept.until_s:
             kept = last
         self._kept[stream] = kept
@@ -65,15 +54,6 @@ class Refusals:
             del self._kept[stream]
             return None
         return kept.answer
-
-    def drop_found(self, stream: str, tried: Sequence[str]) -> None:
-        """Forget the owner that a claim found, if it is one of these hosts: it was asked by now.
-
-        Cost: 100 comparisons at most.
-        """
-        kept = self._kept.get(stream)
-        if kept is not None and kept.owner and kept.owner in tried[-TRIED_MAX:]:
-            del self._kept[stream]
 
     def _is_oldest_over(self, now_s: float) -> bool:
         oldest = next(iter(self._kept), None)

@@ -191,10 +191,6 @@ class Streams:
             self._redirect(stream, found)
         return self._counted(SUCCESS)
 
-    def note_tried(self, stream: str, tried: Sequence[str]) -> None:
-        """Hear which hosts (HOST:PORT) a request asked before: a redirect to one of them is old."""
-        self._admission.refusals.drop_found(stream, tried)
-
     async def create(self, stream: str) -> Answer:
         """Make a stream; its first request claims it, here or elsewhere.
 
@@ -309,7 +305,7 @@ class Streams:
     def on_refused(self, stream: str, error: OwnershipAcquireFailed, answer: Answer) -> None:
         """Give its requests this answer for two thirds of a session timeout (StreamHome)."""
         self.metrics.redirects_total += 1
-        self._redirect(stream, answer, is_found=True)
+        self._redirect(stream, answer)
         if is_own_lock(error, self._context.location):
             self.metrics.inconsistent_locks_total += 1
             logger.error("lock_of_this_proxy stream=%s owner=%s", stream, error.current_owner)
@@ -336,10 +332,9 @@ class Streams:
 
     # ------------------------------------------------------------------ inside
 
-    def _redirect(self, stream: str, answer: Answer, *, is_found: bool = False) -> None:
+    def _redirect(self, stream: str, answer: Answer) -> None:
         """Give its requests this answer for two thirds of a session timeout."""
-        refusals = self._admission.refusals
-        refusals.add(stream, answer, self._now_s(), self._refused_s, is_found=is_found)
+        self._admission.refusals.add(stream, answer, self._now_s(), self._refused_s)
 
     def _submit_write(
         self, name: str, operation: Write | WriteBulk, count: int
@@ -369,6 +364,7 @@ class Streams:
         return answer
 
     def _answered(self, answer: Answer) -> "asyncio.Future[Answer]":
+        """Return a future that is done."""
         future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         future.set_result(self._counted(answer))
         return future

@@ -270,10 +270,7 @@ class WriteService:
         self, stream: str, context: WriteContext, *payloads: "Buffer"
     ) -> Answer | None:
         refusal = self.refusal(stream, context, *payloads)
-        if refusal is not None:
-            return refusal
-        self._streams.note_tried(stream, context.tried_hosts)
-        return await self.refusal_of_stream(stream)
+        return await self.refusal_of_stream(stream) if refusal is None else refusal
 
 
 _MAP_ENTRY_BYTES: Final = 10

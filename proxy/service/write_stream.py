@@ -128,7 +128,6 @@ class WriteCall:
             refusal = Answer(StatusCode.REQUEST_DENIED, problem)
         if refusal is None:
             refusal = await self._service.refusal_of_stream(self._stream)
-        self._streams.note_tried(self._stream, context.tried_hosts)
         return await self._streams.heartbeat(self._stream) if refusal is None else refusal
 
     # ------------------------------------------------------------------ requests

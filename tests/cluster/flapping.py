@@ -24,7 +24,15 @@ from time import monotonic
 from tailrace import dlog
 from tailrace.core.runtime.tasks import together
 from tailrace.dlog import ThinClient
-from tests.cluster.rolling import CLIENTS, QUORUMS, Flow, check_all, in_turns, process_cpu_s
+from tests.cluster.rolling import (
+    CLIENTS,
+    QUORUMS,
+    Flow,
+    check_all,
+    create_all,
+    in_turns,
+    process_cpu_s,
+)
 from tests.cluster.three_bookies import ThreeBookies
 from tests.proxy_process import WriteProxyUnderTest
 from tests.tcp_proxy import TcpProxy
@@ -62,7 +70,7 @@ class Flapping:
             clients = [
                 await stack.enter_async_context(ThinClient(self._namespace)) for _ in range(CLIENTS)
             ]
-            await in_turns([flow.stream for flow in flows], clients[0].create)
+            await create_all(clients[0], flows)
             writers = [
                 await stack.enter_async_context(clients[n % CLIENTS].open_writer(flow.stream))
                 for n, flow in enumerate(flows)

@@ -116,7 +116,7 @@ class Rolling:
             clients = [
                 await stack.enter_async_context(ThinClient(self._namespace)) for _ in range(CLIENTS)
             ]
-            await in_turns([flow.stream for flow in flows], clients[0].create)
+            await create_all(clients[0], flows)
             writers = [
                 await stack.enter_async_context(clients[n % CLIENTS].open_writer(flow.stream))
                 for n, flow in enumerate(flows)
@@ -173,6 +173,19 @@ class Rolling:
         for flow in self._flows:
             flow.longest_s = 0.0
         return found
+
+
+async def create_all(client: ThinClient, flows: Sequence[Flow]) -> None:
+    """Make the streams; one that an earlier try has made is there. Errors: ProxyError."""
+
+    async def create(flow: Flow) -> None:
+        try:
+            await client.create(flow.stream)
+        except dlog.ProxyError as error:
+            if not (error.is_unknown and isinstance(error, dlog.LogExists)):
+                raise
+
+    await in_turns(flows, create)
 
 
 async def check_all(namespace: str, flows: Sequence[Flow]) -> None:

@@ -75,40 +75,6 @@ def test_a_redirect_is_remembered_for_two_thirds_of_the_session_timeout(run: Run
     run(story)
 
 
-def test_a_redirect_to_a_proxy_that_was_asked_before_is_old(run: Run) -> None:
-    async def story(world: ProxyWorld) -> None:
-        await new_stream(world)
-        one, two = Proxy(world, 1), Proxy(world, 2)
-        await one.streams.write("s", b"a")
-        assert (await two.streams.write("s", b"b")).code is StatusCode.FOUND
-        await one.streams.close()
-        two.streams.note_tried("s", ["host:4002", "elsewhere:4001"])
-        assert (await two.streams.write("s", b"c")).code is StatusCode.FOUND
-        two.streams.note_tried("s", ["host:4001"])
-        assert (await two.streams.write("s", b"d")).code is StatusCode.SUCCESS
-        await two.streams.close()
-        assert await payloads_of(world) == [b"a", b"d"]
-
-    run(story)
-
-
-def test_requests_that_asked_the_owner_before_claim_its_stream_once_a_second(run: Run) -> None:
-    async def story(world: ProxyWorld) -> None:
-        await new_stream(world)
-        one, two = Proxy(world, 1), Proxy(world, 2)
-        await one.streams.write("s", b"a")
-        began_s = world.clock.monotonic_s()
-        for _ in range(10):
-            two.streams.note_tried("s", ["host:4001"])
-            assert (await two.streams.write("s", b"b")).location == "1;1;host:4001"
-        passed_s = world.clock.monotonic_s() - began_s  # of virtual time
-        assert 3 <= two.metrics.claims_total <= 1 + passed_s
-        await one.streams.close()
-        assert await payloads_of(world) == [b"a"]
-
-    run(story)
-
-
 def test_an_owner_that_lost_its_session_is_fenced_and_redirects(run: Run) -> None:
     async def story(world: ProxyWorld) -> None:
         await new_stream(world)
@@ -538,7 +504,6 @@ def test_a_released_stream_is_redirected_to_where_it_goes(run: Run) -> None:
         assert (await released).code is StatusCode.SUCCESS
         answer = await one.streams.write("s", b"x")
         assert (answer.code, answer.location) == (StatusCode.FOUND, two.location.text)
-        one.streams.note_tried("s", ["host:4002"])  # before it claimed the stream
         assert one.streams.owner_of("s").location == two.location.text
         assert one.streams.owned == []
         assert (await two.streams.heartbeat("s")).code is StatusCode.SUCCESS
