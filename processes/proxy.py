@@ -102,6 +102,7 @@ async def write_proxy_process(
         server.add(WRITE_PROXY, writes)
         server.add(PROXY_ADMIN, AdminService(streams, writes))
         await _serve(config, server, metrics, stack)
+        stack.callback(writes.end_write_streams)
         stack.push_async_callback(streams.close)
         await _follow_stops(opened, location, config.address.region, streams, stack)
         await _register(opened, members.WRITE_PROXIES, location, config.address.region, stack)

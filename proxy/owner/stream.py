@@ -84,6 +84,8 @@ class Stream:
         """Whether this owner has written nothing yet."""
         self._reason = _CLOSED
         """What operations get that the stream cannot run."""
+        self.goes_to: Answer | None = None
+        """What those get that never ran, if it is let go for another proxy."""
         self._ended = asyncio.Event()
 
     @property
@@ -118,8 +120,9 @@ class Stream:
     async def close(self) -> None:
         """Finish what runs, complete the log, let it go. Idempotent.
 
-        What waits for the claim gets STREAM_UNAVAILABLE; so does what comes later. After
-        `server_writer_close_timeout_ms` the log is let go as it is.
+        What waits for the claim gets STREAM_UNAVAILABLE, or `goes_to`. So does what comes later,
+        once another proxy can claim the log. After `server_writer_close_timeout_ms` it is let go
+        as it is.
         Errors: none: recovery does what this cannot. Cancel: the stream closes anyway.
         Cost: two commits of the metadata. Source: StreamImpl.requestClose.
         """
@@ -136,8 +139,7 @@ class Stream:
         self._context.metrics.failed_streams_total += 1
         answer = self._answer_of(error)
         self._reason = Answer(StatusCode.STREAM_UNAVAILABLE, f"its writer failed: {answer.error}")
-        if isinstance(error, OwnershipAcquireFailed):
-            self._note_refusal(error)
+        self._note_refusal(error)
         self._do(self._machine.on(StreamEvent.FAILED))
 
     # ------------------------------------------------------------------ what the machine says
@@ -147,9 +149,10 @@ class Stream:
             if action is StreamAction.RUN:
                 for number in operations:
                     self._run(number)
-            elif action is StreamAction.ANSWER:
+            elif action in (StreamAction.ANSWER, StreamAction.REFUSE):
+                goes_to = self.goes_to if action is StreamAction.REFUSE else None
                 for number in operations:
-                    self._answer(number, self._reason)
+                    self._answer(number, goes_to or self._reason)
             else:
                 self._do_other(action, operations)
 
@@ -220,12 +223,11 @@ class Stream:
 
     def _give_up_claim(self, error: CoreError) -> None:
         self._reason = self._answer_of(error)
-        if isinstance(error, OwnershipAcquireFailed):
-            self._note_refusal(error)
+        self._note_refusal(error)
         self._do(self._machine.on(StreamEvent.GIVEN_UP))
 
-    def _note_refusal(self, error: OwnershipAcquireFailed) -> None:
-        if error.current_owner:
+    def _note_refusal(self, error: CoreError) -> None:
+        if isinstance(error, OwnershipAcquireFailed) and error.current_owner:
             self._home.on_refused(self.name, error, self._answer_of(error))
 
     # ------------------------------------------------------------------ operations

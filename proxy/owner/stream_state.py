@@ -8,7 +8,8 @@
 
 Invariant: each operation is answered exactly once, and before the stream is CLOSED. Those that wait
 for the claim run in the order in which they came, before any that comes later. A stream never
-leaves CLOSED: a later request makes another one.
+leaves CLOSED: a later request makes another one. What comes while it is let go waits for the end of
+that: answered at once, it would be asked of proxies that the lock still refuses.
 Source: reference DistributedLog 9.2; StreamImpl.StreamStatus.
 """
 
@@ -53,12 +54,15 @@ class StreamAction(Enum):
 
     CLAIM = auto()
     QUEUE = auto()
-    """Only in the table: keep the operation, or refuse it as OVERFLOW if the queue is full."""
+    """Only in the table: keep the operation; answer it as OVERFLOW if the queue is full, with
+    REFUSE if the stream is let go."""
     RUN = auto()
     OVERFLOW = auto()
     """Answer an operation that found the queue full."""
     ANSWER = auto()
     """Answer operations with the reason that the stream has; what they did is not waited for."""
+    REFUSE = auto()
+    """Answer operations that never ran: they did nothing."""
     COMPLETE = auto()
     """Finish what runs, complete the log, let it go; then ENDED."""
     ABORT = auto()
@@ -97,11 +101,11 @@ TABLE: Final[Mapping[tuple[StreamStatus, StreamEvent], Transition]] = {
     (_INITIALIZED, _Event.GIVEN_UP): Transition(_ERROR, (_Action.ANSWER, _Action.ABORT)),
     (_INITIALIZED, _Event.FAILED): Transition(_ERROR, (_Action.ABORT,)),
     (_INITIALIZED, _Event.CLOSE): Transition(_CLOSING, (_Action.COMPLETE,)),
-    (_CLOSING, _Event.OPERATION): Transition(_CLOSING, (_Action.ANSWER,)),
+    (_CLOSING, _Event.OPERATION): Transition(_CLOSING, (_Action.QUEUE,)),
     (_CLOSING, _Event.ENDED): Transition(_CLOSED, (_Action.ANSWER, _Action.FORGET)),
-    (_ERROR, _Event.OPERATION): Transition(_ERROR, (_Action.ANSWER,)),
+    (_ERROR, _Event.OPERATION): Transition(_ERROR, (_Action.QUEUE,)),
     (_ERROR, _Event.ENDED): Transition(_CLOSED, (_Action.ANSWER, _Action.FORGET)),
-    (_CLOSED, _Event.OPERATION): Transition(_CLOSED, (_Action.ANSWER,)),
+    (_CLOSED, _Event.OPERATION): Transition(_CLOSED, (_Action.REFUSE,)),
 }
 """What is not here changes nothing: a writer that fails while it is aborted, a second close."""
 
@@ -115,7 +119,7 @@ class StreamMachine:
     __slots__ = ("_bytes_max", "_operations_max", "_running", "_waiting", "status", "waiting_bytes")
 
     def __init__(self, operations_max: int, bytes_max: int) -> None:
-        """Bound what waits for the claim; one operation always has room."""
+        """Bound what waits; one operation always has room."""
         self.status = StreamStatus.UNINITIALIZED
         self.waiting_bytes = 0
         """Bytes of the operations that wait."""
@@ -161,7 +165,7 @@ class StreamMachine:
             if action is StreamAction.RUN:
                 commands.append(Command(action, self._begin_all()))
             elif action is StreamAction.ANSWER:
-                commands.append(Command(action, self._end_all()))
+                commands += self._end_all()
             else:
                 commands.append(Command(action))
         return commands
@@ -176,7 +180,9 @@ class StreamMachine:
     def _queue(self, number: int, size_bytes: int) -> list[Command]:
         is_full = len(self._waiting) >= self._operations_max
         if self._waiting and (is_full or self.waiting_bytes + size_bytes > self._bytes_max):
-            return [Command(StreamAction.OVERFLOW, (number,))]
+            is_let_go = self.status in (StreamStatus.CLOSING, StreamStatus.ERROR)
+            full = StreamAction.REFUSE if is_let_go else StreamAction.OVERFLOW
+            return [Command(full, (number,))]
         self._waiting[number] = size_bytes
         self.waiting_bytes += size_bytes
         return []
@@ -187,11 +193,11 @@ class StreamMachine:
         self._clear_queue()
         return numbers
 
-    def _end_all(self) -> tuple[int, ...]:
-        numbers = (*self._running, *self._waiting)
+    def _end_all(self) -> list[Command]:
+        running, waiting = tuple(self._running), tuple(self._waiting)
         self._running.clear()
         self._clear_queue()
-        return numbers
+        return [Command(StreamAction.ANSWER, running), Command(StreamAction.REFUSE, waiting)]
 
     def _clear_queue(self) -> None:
         self._waiting.clear()

@@ -84,8 +84,6 @@ class Streams:
         self._acquired: dict[str, None] = {}
         self._claimed = 0
         """Streams that are being claimed, or wait for that."""
-        self._moving: dict[str, Answer] = {}
-        """Streams that are let go for another proxy, and what their requests get then."""
         self._idle = IdleRelease(config.idle_ms, config.closed_at_once, clock, self._release_idle)
 
     def reserve(self, reserved: ReservedStream) -> None:
@@ -191,7 +189,7 @@ class Streams:
             )
         found = Answer(StatusCode.FOUND, "it moves to another proxy", target.text)
         if stream in self._cached:
-            self._moving[stream] = found
+            self._cached[stream].goes_to = found
             await self._let_go(stream)
         else:
             self._redirect(stream, found)
@@ -219,16 +217,15 @@ class Streams:
         Cost: a request to the bookies and a commit for each segment.
         Source: DistributedLogServiceImpl.delete.
         """
-        admission = self._admission
-        refusal = admission.refusal_of_change(stream, is_new=stream not in self._cached)
+        refusal = self._admission.refusal_of_change(stream, is_new=stream not in self._cached)
         if refusal is None:
-            admission.deleting.add(stream)  # its log is given up under its writer
+            self._admission.deleting.add(stream)  # its log is given up under its writer
             try:
                 await self._let_go(stream)
                 may = partial(self._context.check_may, stream)
                 refusal = await self._try(self._context.namespace.delete_log(stream, may))
             finally:
-                admission.deleting.discard(stream)
+                self._admission.deleting.discard(stream)
         return self._counts.count(SUCCESS if refusal is None else refusal)
 
     def owner_of(self, stream: str) -> Answer:
@@ -327,13 +324,12 @@ class Streams:
 
     def on_closed(self, stream: str) -> None:
         """Forget it (StreamHome)."""
-        del self._cached[stream]
+        goes_to = self._cached.pop(stream).goes_to
         self._admission.forget(stream)
         self._idle.forget(stream)
         self.metrics.streams_cached = len(self._cached)
-        found = self._moving.pop(stream, None)
-        if found is not None:
-            self._redirect(stream, found)
+        if goes_to is not None:
+            self._redirect(stream, goes_to)
         if stream not in self._acquired:
             self._claimed -= 1
             return

@@ -72,6 +72,7 @@ class WriteService:
         self._location = location
         self._config = config
         self._reserved = reserved
+        self._opened: set[WriteCall] = set()
 
     # ------------------------------------------------------------------ the proxy
 
@@ -150,7 +151,15 @@ class WriteService:
         self, requests: AsyncIterator[WriteStreamRequest]
     ) -> AsyncGenerator[WriteStreamResponse | bytes, None]:
         """Write many records of one stream, many of them in flight; see `WriteCall`."""
-        return WriteCall(self, self._streams, self._config).run(requests)
+        return WriteCall(self, self._streams, self._config, self._opened).run(requests)
+
+    def end_write_streams(self) -> None:
+        """End the write streams whose clients send nothing now: else a stop waits for them.
+
+        For a proxy whose streams are closed. What was read is answered first.
+        """
+        for call in self._opened:
+            call.end()
 
     # ------------------------------------------------------------------ one stream
 

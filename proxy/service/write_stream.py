@@ -53,7 +53,15 @@ class _Asked(NamedTuple):
 class WriteCall:
     """One call, from its opening to its last answer."""
 
-    def __init__(self, service: Refusing, streams: Streams, config: WriteServiceConfig) -> None:
+    def __init__(
+        self,
+        service: Refusing,
+        streams: Streams,
+        config: WriteServiceConfig,
+        opened: "set[WriteCall]",
+    ) -> None:
+        """Be in `opened` from the opening to the end of the call."""
+        self._opened = opened
         self._service = service
         self._streams = streams
         self._config = config
@@ -93,11 +101,18 @@ class WriteCall:
             return
         tasks = Tasks("proxy.write_stream")
         tasks.start(self._read(requests), "read")
+        self._opened.add(self)
         try:
             async for response in self._answers():
                 yield response
         finally:
+            self._opened.discard(self)
             await tasks.close()
+
+    def end(self) -> None:
+        """Wait for no further request: the call ends once those that were read are answered."""
+        self._is_read = True
+        self._changed.set()
 
     async def _open(self, first: WriteStreamRequest) -> Answer:
         if first.WhichOneof("request") != "open":

@@ -211,11 +211,15 @@ def test_another_proxy_takes_over_from_one_that_is_killed(
 def test_a_write_stream_is_answered_while_the_proxy_stops(
     cluster: ThreeBookies, proxy: Callable[..., WriteProxyUnderTest]
 ) -> None:
-    one = proxy("--set", "proxy.stop.grace.ms=30000").start()
+    one = proxy("--set", "proxy.stop.grace.ms=60000").start()
 
     async def story() -> tuple[int, int]:
         sent = durable = 0
         async with calls(one.at) as ask:
+            await ask("create", StreamRequest(stream="silent"))
+            silent = ask.stream("write_stream", None)
+            await silent.write(opening("silent"))
+            assert (await silent.read()).header.code == SUCCESS
             await ask("create", StreamRequest(stream="drained"))
             call = ask.stream("write_stream", None)
             await call.write(opening("drained"))
@@ -230,6 +234,7 @@ def test_a_write_stream_is_answered_while_the_proxy_stops(
                 code = answer.header.code
                 durable += len(answer.dlsns)
             assert code in (SERVICE_UNAVAILABLE, STREAM_UNAVAILABLE)
+            assert await silent.read() is grpc.aio.EOF
             assert await stopping == 0
         return sent, durable
 

@@ -1,22 +1,22 @@
 """docs/thin-client.md, and what it promises, before two write proxies and a read proxy."""
 
-import threading
+import asyncio
 from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack
-from itertools import count
 from pathlib import Path
+from typing import Final
 
 import pytest
 
 from tailrace import dlog
 from tailrace.dlog import sync
+from tests.cluster.rolling import Rolled, Rolling
 from tests.cluster.three_bookies import SESSION_MS, ThreeBookies
 from tests.docs.page import DOCS, run_page
 from tests.proxy_process import ReadProxyUnderTest, WriteProxyUnderTest
 
 pytestmark = pytest.mark.java  # of ZooKeeper
 PAGE = "thin-client.md"
+STORY_WITHIN_S: Final = 120
 QUORUMS = ("bkcEnsembleSize=3", "bkcWriteQuorumSize=3", "bkcAckQuorumSize=2")
 SETTINGS = [
     word for each in (*QUORUMS, f"zkSessionTimeout={SESSION_MS}") for word in ("--set", each)
@@ -76,39 +76,18 @@ def test_the_death_of_an_owner_loses_no_record_and_doubles_none(
 def test_a_rolling_restart_is_not_seen_by_who_writes(
     cluster: ThreeBookies, proxies: list[WriteProxyUnderTest]
 ) -> None:
-    streams = [f"rolling-{n}" for n in range(10)]
-    with sync.ThinClient(cluster.namespace) as client, ExitStack() as stack:
-        for stream in streams:
-            client.create(stream)
-        writers = [stack.enter_context(client.open_writer(stream)) for stream in streams]
-        rounds, ends = count(), threading.Event()
-        taken: list[list[Future[dlog.DLSN]]] = []
+    """`python -m tests.cluster.rolling` does it with 1,000 streams."""
+    for proxy in proxies:
+        if not proxy.is_running:  # the test before has killed it
+            proxy.start()
+    rolling = Rolling(cluster.namespace, proxies, [f"rolling-{n}" for n in range(10)])
 
-        def write() -> None:
-            while not ends.is_set():
-                payload = b"%d" % next(rounds)
-                taken.append([writer.submit(payload) for writer in writers])
-                taken[-1][0].result(60)
+    async def story() -> Rolled:
+        async with asyncio.timeout(STORY_WITHIN_S):
+            return await rolling.run(period_s=0.02)
 
-        with ThreadPoolExecutor(1) as threads:
-            writing = threads.submit(write)
-            try:
-                for proxy in proxies:
-                    if proxy.is_running:
-                        assert proxy.stop() == 0
-                    proxy.start()
-                    client.write(streams[0], b"behind a restart")
-            finally:
-                ends.set()
-            writing.result(60)
-        for at, stream in enumerate(streams):
-            positions = [each[at].result(60) for each in taken]
-            assert positions == sorted(set(positions))
-            client.release(stream)
-            with client.read(stream, tail=False) as reader:
-                found = [record.payload for record in reader]
-            found = [payload for payload in found if payload != b"behind a restart"]
-            assert found == [b"%d" % n for n in range(len(taken))]
+    rolled = asyncio.run(story())
+    assert rolled.moves > 0
 
 
 def test_its_settings_have_the_defaults_that_it_shows() -> None:

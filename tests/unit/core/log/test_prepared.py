@@ -1,5 +1,6 @@
 """The next segment's ledger, made while the former owner's segment is recovered."""
 
+import asyncio
 from pathlib import Path
 
 import pytest
@@ -47,6 +48,32 @@ def test_first_record_takes_the_prepared_ledger(tmp_path: Path) -> None:
         await writer.close()
         assert await txids_of(log) == [1, 2, 3]
         assert len(await ledgers(world)) == len(log.segments) == 3
+
+    run_world(tmp_path, story)
+
+
+def test_the_old_ledger_is_recovered_and_the_next_one_made_at_the_same_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def story(world: World) -> None:
+        log = await died(world)
+        client, both = log._ledgers, asyncio.Barrier(2)
+
+        def meets(name: str) -> None:
+            work = getattr(client, name)
+
+            async def meet(*arguments: object) -> object:
+                await both.wait()  # for ever, if one is done before the other begins
+                return await work(*arguments)
+
+            monkeypatch.setattr(client, name, meet)
+
+        meets("recover_ledger")
+        meets("create_ledger")
+        writer = await log.open_writer(Listener())
+        await write(writer, 2)
+        await writer.close()
+        assert await txids_of(log) == [1, 2]
 
     run_world(tmp_path, story)
 

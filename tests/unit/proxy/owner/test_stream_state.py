@@ -13,6 +13,8 @@ from tailrace.proxy.owner.stream_state import (
 )
 
 OPERATIONS_MAX, BYTES_MAX = 4, 100
+ANSWERS = (StreamAction.ANSWER, StreamAction.REFUSE, StreamAction.OVERFLOW)
+WAITING = (StreamStatus.INITIALIZING, StreamStatus.CLOSING, StreamStatus.ERROR)
 
 EVENTS = [event for event in StreamEvent if event is not StreamEvent.OPERATION]
 STEPS = st.one_of(
@@ -52,8 +54,10 @@ class Oracle:
                     assert number == self.waiting.pop(0), "out of order"
                     self.running.append(number)
                     self.ran.append(number)
-            elif action in (StreamAction.ANSWER, StreamAction.OVERFLOW):
+            elif action in ANSWERS:
                 for number in numbers:
+                    never_ran = number not in self.ran
+                    assert never_ran or action is StreamAction.ANSWER
                     (self.waiting if number in self.waiting else self.running).remove(number)
                     self.answered.append(number)
                     if action is StreamAction.OVERFLOW:
@@ -82,7 +86,7 @@ class Oracle:
         assert len(self.waiting) <= OPERATIONS_MAX
         assert len(self.waiting) <= 1 or machine.waiting_bytes <= BYTES_MAX
         if self.waiting:
-            assert machine.status is StreamStatus.INITIALIZING
+            assert machine.status in WAITING
         if machine.status is StreamStatus.CLOSED:
             assert not self.waiting
             assert not self.running

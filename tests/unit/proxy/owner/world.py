@@ -66,7 +66,12 @@ class Proxy:
     """A process of its own, with a session of its own."""
 
     def __init__(
-        self, world: ProxyWorld, shard: int, log: dict[str, Any] | None = None, **config: Any
+        self,
+        world: ProxyWorld,
+        shard: int,
+        log: dict[str, Any] | None = None,
+        session_timeout_ms: int = SESSION_TIMEOUT_MS,
+        **config: Any,
     ) -> None:
         self.location = ProxyLocation(shard, "host", 4000 + shard)
         self.store = world.server.open()
@@ -79,7 +84,7 @@ class Proxy:
             self.location,
             world.clock,
             OwnerConfig(**config),
-            session_timeout_ms=SESSION_TIMEOUT_MS,
+            session_timeout_ms=session_timeout_ms,
             events=self.events,
         )
 

@@ -80,6 +80,46 @@ def test_a_call_without_records_and_a_request_without_payloads(run: Run) -> None
     run(story)
 
 
+def test_a_call_whose_client_sends_nothing_ends_when_the_service_says_so(run: Run) -> None:
+    async def story(world: ProxyWorld) -> None:
+        await new_stream(world)
+        proxy = Proxy(world, 1)
+        service = service_of(proxy)
+        requests = Requests([opening("s"), records(1, [b"a"])], asyncio.Event().wait)
+        answers: list[WriteStreamResponse] = []
+
+        async def call() -> None:
+            answers.extend([decoded(each) async for each in service.write_stream(aiter(requests))])
+
+        running = asyncio.ensure_future(call())
+        await asyncio.sleep(1)
+        assert not running.done()
+        await proxy.streams.close()
+        service.end_write_streams()
+        await running  # else this is a Deadlock
+        assert told(answers) == [(0, 200, 0), (1, 200, 1)]
+        assert await payloads_of(world) == [b"a"]
+
+    run(story)
+
+
+def test_what_was_read_is_answered_before_a_call_is_ended(run: Run) -> None:
+    async def story(world: ProxyWorld) -> None:
+        await new_stream(world)
+        service = service_of(Proxy(world, 1))
+        requests = Requests(
+            [opening("s"), records(1, [b"a"]), records(2, [b"b"])], asyncio.Event().wait
+        )
+        answers = []
+        async for answer in service.write_stream(aiter(requests)):
+            answers.append(decoded(answer))
+            if requests.read == 3:
+                service.end_write_streams()
+        assert told(answers) == [(0, 200, 0), (1, 200, 1), (2, 200, 1)]
+
+    run(story)
+
+
 def test_the_opening_is_refused_with_the_owner(run: Run) -> None:
     async def story(world: ProxyWorld) -> None:
         await new_stream(world)
