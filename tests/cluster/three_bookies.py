@@ -113,6 +113,13 @@ class ThreeBookies:
                 locks += bool(client.get_children(paths.lock))
         return segments, locks
 
+    def drop_lock(self, stream: str) -> None:
+        """Have a stream's lock go as with the session that holds it."""
+        lock = LogPaths(self.namespace_root, stream).lock
+        with self._client() as client:
+            (held,) = client.get_children(lock)
+            client.delete(f"{lock}/{held}")
+
     @contextmanager
     def _client(self) -> Iterator[KazooClient]:
         client = KazooClient(self.zookeeper.hosts)
