@@ -9,6 +9,7 @@ from urllib.request import urlopen
 import grpc
 import pytest
 
+from tailrace.core.metadata.layout import LogPaths
 from tailrace.dlog import sync
 from tailrace.protocol.proxy.common_pb2 import (
     FOUND,
@@ -256,7 +257,8 @@ def test_a_restarted_proxy_waits_for_its_former_session(
     async def second() -> None:
         async with calls(one.at) as ask:
             assert (await ask("write", request)).header.code == STREAM_UNAVAILABLE
-            await asyncio.to_thread(cluster.drop_lock, "restarted")
+            lock = LogPaths(cluster.namespace_root, "restarted").lock
+            await asyncio.to_thread(cluster.drop_lock, lock)
             while (header := (await ask("write", request)).header).code != SUCCESS:
                 assert header.code == STREAM_UNAVAILABLE, header
                 await asyncio.sleep(RETRY_S)
