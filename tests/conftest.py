@@ -2,6 +2,7 @@
 
 import asyncio
 import linecache
+import logging
 import signal
 import traceback
 from collections.abc import Iterator
@@ -42,14 +43,20 @@ def pytest_configure() -> None:
     """Have debug mode remember little, and SIGINT reach what tests start.
 
     A shell's background jobs ignore it, and so would the processes that they start. For each stack
-    `traceback` asks the file system whether sources have changed: no test changes one.
+    `traceback` asks the file system whether sources have changed: no test changes one. How long a
+    busy machine takes for a step of a loop, which debug mode warns of, is nothing that tests count.
     """
     asyncio.constants.DEBUG_STACK_DEPTH = STACK_FRAMES  # type: ignore[misc]
     traceback.walk_stack = _nearest_frames
     unasked = vars(linecache) | {"checkcache": lambda _filename: None}
     traceback.linecache = SimpleNamespace(**unasked)  # type: ignore[attr-defined]
+    logging.getLogger("asyncio").addFilter(_tells_no_time)
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def _tells_no_time(record: logging.LogRecord) -> bool:
+    return not str(record.msg).startswith("Executing ")
 
 
 def _nearest_frames(f: FrameType | None) -> Iterator[tuple[FrameType, int]]:

@@ -94,10 +94,12 @@ class ServerProcess:
         return self.end(signal.SIGTERM)
 
     def close(self) -> None:
-        """End it, whatever state it is in. Idempotent."""
+        """End it, whatever state it is in; nothing of it is left, also if it ended by itself."""
         if self.is_running:
             self.resume()
             self.stop()
+        elif self._child is not None:
+            self.end(None)
 
     def end(self, how: signal.Signals | None) -> int:
         """Send a signal, or None to wait until it ends by itself; return its exit code."""

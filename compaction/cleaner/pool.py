@@ -11,7 +11,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import suppress
-from typing import Any
+from typing import Any, Final, NamedTuple
 
 from tailrace.compaction.cleaner.choosing import Look
 from tailrace.compaction.cleaner.cleanable import CleanableLog
@@ -38,8 +38,24 @@ from tailrace.core.runtime.tasks import Tasks
 
 logger = logging.getLogger(__name__)
 
-RETRY_MS = 60_000
-"""After a failure that may pass by itself, a log is left alone for so long."""
+RETRY_MS_FIRST: Final = 1_000
+RETRY_MS_MAX: Final = 60_000
+"""After a failure that may pass by itself a log is left alone: each time twice as long, up to this.
+The first one is often that a dead owner's lock is there for the rest of its session."""
+
+
+class _Retry(NamedTuple):
+    failures: int
+    """In a row."""
+    at_ms: int
+
+
+_AT_ONCE: Final = _Retry(0, 0)
+
+
+def retry_ms(failures: int) -> int:
+    """Return how long a log is left alone after so many failures in a row. Unit: ms."""
+    return min(RETRY_MS_FIRST << min(failures - 1, 16), RETRY_MS_MAX)
 
 
 class CleanerPool:
@@ -73,7 +89,7 @@ class CleanerPool:
         self._computers = Computers(start_computer, clock)
         self._workers: set[int] = set()
         self._passes: dict[str, Pass] = {}
-        self._retry_at_ms: dict[str, int] = {}
+        self._retries: dict[str, _Retry] = {}
         self._looks: dict[str, Look] = {}
         self._last_run_ms = clock.now_ms()
         self._wake = asyncio.Event()
@@ -125,7 +141,7 @@ class CleanerPool:
         """Clean these logs next, whatever their ratio; uncleanable ones are tried again."""
         self.states.want(set(names))
         for name in names:
-            self._retry_at_ms.pop(name, None)
+            self._retries.pop(name, None)
         self._wake.set()
 
     def pause(self, names: Collection[str]) -> None:
@@ -203,7 +219,7 @@ class CleanerPool:
             look
             for look in self._looks.values()
             if self.states.is_free(look.name)
-            and self._clock.now_ms() >= self._retry_at_ms.get(look.name, 0)
+            and self._clock.now_ms() >= self._retries.get(look.name, _AT_ONCE).at_ms
             and (look.is_due or (look.name in wanted and look.cleanable_bytes))
         ]
         for look in self._looks.values():
@@ -251,6 +267,7 @@ class CleanerPool:
         else:
             await self._computers.give_back(computer, config)
             computer = None
+            self._retries.pop(log.name, None)
             self._note(work)
         finally:
             if computer is not None:  # it may be at work still, for a pass that is over
@@ -296,7 +313,8 @@ class CleanerPool:
             return
         if error.retriable or isinstance(error, OwnershipLost | LogTruncated):
             self.metrics.failures_total += 1
-            self._retry_at_ms[log.name] = now_ms + RETRY_MS
+            failures = self._retries.get(log.name, _AT_ONCE).failures + 1
+            self._retries[log.name] = _Retry(failures, now_ms + retry_ms(failures))
             logger.warning("clean failed, tried again later log=%s error=%r", log.name, error)
             return
         logger.error("log uncleanable log=%s error=%r", log.name, error)

@@ -122,8 +122,8 @@ class GrpcTransport(Transport):
                     with _not_closed():
                         await channel.wait_for_state_change(state)
                     state = channel.get_state(try_to_connect=True)
-        except TimeoutError:
-            pass
+        except TimeoutError:  # perhaps of a loop that was busy for longer than the connection took
+            state = channel.get_state()
         if state is grpc.ChannelConnectivity.READY:
             return
         connections = self._hosts.get(host, [])

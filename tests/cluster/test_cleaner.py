@@ -178,8 +178,7 @@ def test_a_killed_cleaner_leaves_the_old_or_the_new(broker_factory: Factory) -> 
         assert committed(broker) == number + 1
     wait_until(lambda: planned(admin, f"{TOPIC}-0")["cleanable_bytes"] == 0)
     assert table.check() < 3000
-    rows = parsed("cleaner", "plan", "-a", admin)
-    assert any(r["first_dirty"] for r in rows if r["name"].startswith("__consumer_offsets"))
+    wait_until(lambda: cleaned(admin, "__consumer_offsets"))
     assert parsed("cleaner", "status", "-a", admin)["uncleanable"] == []
     broker.kill()
     broker.restart()
@@ -237,8 +236,8 @@ def test_transactional_ids_are_the_same_after_their_topic_was_cleaned(
     broker.kill()
     broker.restart()  # which ends the segment, so that it can be cleaned
     assert described(broker) == before
-    wait_until(lambda: cleaned_transactions(admin))
-    (log,) = cleaned_transactions(admin)
+    wait_until(lambda: cleaned(admin, "__transaction_state"))
+    (log,) = cleaned(admin, "__transaction_state")
     broker.kill()
     broker.restart()
     assert described(broker) == before
@@ -271,10 +270,7 @@ def described(broker: TailraceProcess) -> dict[str, Any]:
     return found[0]
 
 
-def cleaned_transactions(admin: str) -> list[str]:
+def cleaned(admin: str, topic: str) -> list[str]:
+    """Return the partitions of a topic that were cleaned at least once."""
     rows = parsed("cleaner", "plan", "-a", admin)
-    return [
-        row["name"]
-        for row in rows
-        if row["name"].startswith("__transaction_state") and row["first_dirty"]
-    ]
+    return [row["name"] for row in rows if row["name"].startswith(topic) and row["first_dirty"]]

@@ -36,6 +36,8 @@ pytestmark = pytest.mark.java  # of ZooKeeper
 
 STREAMS = [f"s{n}" for n in range(8)]
 REGIONS = ("eu", "eu", "us")
+SURE = {"connect.timeout.ms": 10_000}
+"""Of a client that takes no proxy that lives for one that is away, however busy the machine is."""
 
 
 async def ownerships(at: str) -> list[str]:
@@ -202,14 +204,14 @@ def test_a_region_is_stopped_drained_and_started(proxies: ProxiesUnderTest) -> N
             assert await code_of(ask, "r0") == SUCCESS
 
     async def elsewhere() -> None:
-        async with ThinClient(proxies.namespace, region="us") as client:
+        async with ThinClient(proxies.namespace, region="us", settings=SURE) as client:
             await client.write("r4", b"a")
             assert await client.owner("r4") in (one, two)
 
     async def started() -> None:
         async with calls(three) as ask:
             await until(ask, "r3", SUCCESS)
-        async with ThinClient(proxies.namespace, region="us") as client:
+        async with ThinClient(proxies.namespace, region="us", settings=SURE) as client:
             await client.create("r5")
             await client.write("r5", b"a")
             assert await client.owner("r5") == three

@@ -16,6 +16,7 @@ import pytest
 
 from tests.forks import may_be_fork
 from tests.ports import free_port
+from tests.process import TailraceProcess
 from tests.server_process import TAILRACE, Child, execute, fork
 
 _WITHIN_S = 60
@@ -218,3 +219,14 @@ def test_it_refuses_to_start_the_same(words: list[str], code: int) -> None:
     executed = ended(execute([str(TAILRACE), *words], _environment()))
     assert ended(fork([str(TAILRACE), *words], _environment())) == executed
     assert executed[0] == code
+
+
+def test_one_that_ended_by_itself_leaves_nothing_open() -> None:
+    """Else a start that fails fails the next test too: what it printed to is found unclosed."""
+    process = TailraceProcess(Path("/dev/null/d"))
+    with pytest.raises(AssertionError, match="ended before it was ready"):
+        process.start()
+    process.close()
+    assert process._child is not None
+    assert process._child.stdout is not None
+    assert process._child.stdout.closed

@@ -26,7 +26,7 @@ from tests.zookeeper import ZooKeeperServer
 pytestmark = [pytest.mark.java, pytest.mark.crash]
 
 NAME = "rewritten"
-SESSION_MS = 1000
+SESSION_MS = 10_000
 KILLED_AT = ("began", "copied 1 100", "copied 2 210", "filled", "swapped")
 """What it said last, at least; it goes on until the signal is there."""
 _WITHIN_S = 60
@@ -48,7 +48,7 @@ async def _story(cluster: ThreeBookies) -> None:
         for lssn in range(SEGMENTS):
             await _write_segment(log, lssn)
         for said in KILLED_AT:
-            await asyncio.to_thread(_kill_one, cluster.namespace, said)
+            await asyncio.to_thread(_kill_one, cluster, said)
             await log.refresh(is_forced=True)
             found = await held(log)
             assert [txid for txid, _ in found] in (ALL, KEPT), f"some of each, killed at {said}"
@@ -74,7 +74,7 @@ async def _merge_story(cluster: ThreeBookies, said: str) -> None:
         log = await opened.logs.open_log(NAME)
         for number in range(SEGMENTS):
             await _write_segment(log, number)
-        await asyncio.to_thread(_kill_one, cluster.namespace, said, "merges")
+        await asyncio.to_thread(_kill_one, cluster, said, "merges")
         await log.refresh(is_forced=True)
         found = [txid for txid, _ in await held(log)]
         numbers = [segment.lssn for segment in log.segments]
@@ -105,7 +105,7 @@ async def _cold_story(cluster: ThreeBookies, folder: Path) -> None:
         await log.upkeep.copy_to_cold()
         assert len(await log.upkeep.trimmer.release(SEGMENTS)) == SEGMENTS - 1
         for said in KILLED_AT:
-            await asyncio.to_thread(_kill_one, cluster.namespace, said, f"cold={folder}")
+            await asyncio.to_thread(_kill_one, cluster, said, f"cold={folder}")
             await log.refresh(is_forced=True)
             found = await held(log)
             assert [txid for txid, _ in found] in (ALL, KEPT), f"some of each, killed at {said}"
@@ -145,10 +145,11 @@ async def _write_segment(log: Log, number: int) -> None:
     await writer.close()
 
 
-def _kill_one(uri: str, said: str, *options: str) -> None:
-    """Let a process rewrite until it says a certain thing, then kill it."""
+def _kill_one(cluster: ThreeBookies, said: str, *options: str) -> None:
+    """Let a process rewrite until it says a certain thing, then kill it; its session ends."""
+    where = [cluster.namespace, NAME, str(SESSION_MS)]
     child = subprocess.Popen(
-        [sys.executable, "-m", "tests.log_rewriter", uri, NAME, str(SESSION_MS), *options],
+        [sys.executable, "-m", "tests.log_rewriter", *where, *options],
         stdout=subprocess.PIPE,
         text=True,
     )
@@ -158,6 +159,7 @@ def _kill_one(uri: str, said: str, *options: str) -> None:
     finally:
         child.kill()
         child.communicate(timeout=_WITHIN_S)
+        cluster.drop_lock(LogPaths(cluster.namespace_root, NAME).rewrite_lock)
 
 
 async def _check_no_leak(opened: OpenNamespace, log: Log, root: str) -> None:

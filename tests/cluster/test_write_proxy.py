@@ -9,6 +9,7 @@ from urllib.request import urlopen
 import grpc
 import pytest
 
+from tailrace.core.metadata.layout import LogPaths
 from tailrace.dlog import sync
 from tailrace.protocol.proxy.common_pb2 import (
     FOUND,
@@ -248,28 +249,31 @@ def test_a_restarted_proxy_waits_for_its_former_session(
     cluster: ThreeBookies, proxy: Callable[..., WriteProxyUnderTest]
 ) -> None:
     """Its locks are its own for a while: that neither ends it nor loses anything."""
-    one = proxy().start()
+    former = proxy("--set", "zkSessionTimeout=60000").start()  # longer than any start takes
+    one = proxy("--shard", str(former.shard), "--set", "zkSessionTimeout=6000")
+    one.at = former.at
     request = WriteRequest(stream="restarted", payload=b"a")
 
     async def first() -> None:
-        async with calls(one.at) as ask:
+        async with calls(former.at) as ask:
             await ask("create", StreamRequest(stream="restarted"))
             assert (await ask("write", request)).header.code == SUCCESS
 
     async def second() -> None:
         async with calls(one.at) as ask:
-            while True:
-                header = (await ask("write", request)).header
-                if header.code == SUCCESS:
-                    return
+            assert (await ask("write", request)).header.code == STREAM_UNAVAILABLE
+            lock = LogPaths(cluster.namespace_root, "restarted").lock
+            await asyncio.to_thread(cluster.drop_lock, lock)
+            while (header := (await ask("write", request)).header).code != SUCCESS:
                 assert header.code == STREAM_UNAVAILABLE, header
                 await asyncio.sleep(RETRY_S)
 
     run(first)
-    one.kill()
+    former.kill()
     one.start()
     run(second)
     assert "lock_of_this_proxy" in one.output
+    assert "location_in_use" not in one.output
     assert one.stop() == 0
     assert payloads_of(cluster.namespace, "restarted") == [b"a", b"a"]
 

@@ -9,7 +9,7 @@ from tailrace.core.errors import CorruptData, DLIllegalState
 from tailrace.core.log.owner_records import pack_delta, read_delta
 from tailrace.protocol.errors import BadLength, BufferUnderflow
 from tailrace.protocol.ids import EntryId, TxId
-from tailrace.protocol.proxy.methods import READ_PROXY, WRITE_PROXY
+from tailrace.protocol.proxy.methods import PROXY_ADMIN, READ_PROXY, WRITE_PROXY
 from tailrace.protocol.proxy.write_proxy_pb2 import WriteContext
 from tailrace.proxy.owner.writer_state import WriterState
 from tailrace.proxy.service.grpc_server import decode
@@ -17,7 +17,11 @@ from tailrace.proxy.service.invalid import InvalidRequest
 from tests.fuzz.target import Target
 from tests.proxy_client import opening, records
 
-_METHODS: Final = (*WRITE_PROXY.methods.values(), *READ_PROXY.methods.values())
+_METHODS: Final = tuple(
+    method
+    for service in (WRITE_PROXY, READ_PROXY, PROXY_ADMIN)
+    for method in service.methods.values()
+)
 
 
 def _request(data: bytes) -> tuple[int, bytes]:
@@ -34,6 +38,7 @@ def _sample(kind: type[Message]) -> Any:
     values: dict[str, Any] = {
         "stream": "s", "payload": b"p", "payloads": [b"a", b""], "context": context,
         "records_max": 5, "transaction_id": 3, "stream_name_regex": "s.*",
+        "location": "1;0;h:1",
     }  # fmt: skip
     names = [each.name for each in kind.DESCRIPTOR.fields]
     return kind(**{name: value for name, value in values.items() if name in names})

@@ -19,6 +19,8 @@ from tests.unit.proxy.owner.world import ProxyWorld
 Story = Callable[[ProxyWorld, GrpcProxy, GrpcProxy], Coroutine[Any, Any, None]]
 Run = Callable[[Story], None]
 PLAIN = {"enable.idempotence": False}
+SURE = PLAIN | {"connect.timeout.ms": 10_000}
+"""Of a client that takes no host that lives for one that is away, however busy the machine is."""
 
 
 @pytest.fixture(name="run")
@@ -135,7 +137,7 @@ def test_the_local_region_is_asked_first(run: Run) -> None:
     async def story(_world: ProxyWorld, one: GrpcProxy, two: GrpcProxy) -> None:
         for region, wanted in (("eu", one), ("us", two)):
             target = {"eu": [one.address], "us": two.address}
-            async with dlog.ThinClient(target, region=region, settings=PLAIN) as client:
+            async with dlog.ThinClient(target, region=region, settings=SURE) as client:
                 for n in range(5):
                     await client.create(f"{region}-{n}")
                     await client.write(f"{region}-{n}", b"a")

@@ -18,7 +18,7 @@ from tailrace.compaction.cleaner.config import CleanerConfig
 from tailrace.compaction.cleaner.courtesy import PATIENT_BYTES
 from tailrace.compaction.cleaner.means import BLOCK_BYTES, SMALL_BLOCK_BYTES
 from tailrace.compaction.cleaner.patience import LONG_S, Patience
-from tailrace.compaction.cleaner.pool import RETRY_MS, CleanerPool
+from tailrace.compaction.cleaner.pool import RETRY_MS_FIRST, RETRY_MS_MAX, CleanerPool, retry_ms
 from tailrace.compaction.cleaner.walks import Walks
 from tailrace.core.errors import BadVersion, ColdStorageDisabled, CoreError, Unavailable
 from tailrace.protocol.distributedlog.record import LogRecord
@@ -448,18 +448,27 @@ async def test_a_bug_costs_one_log_and_no_worker(
 
 
 @in_loop
-async def test_a_lost_race_is_run_again_later() -> None:
+async def test_a_lost_race_is_run_again_each_time_later() -> None:
     world = make_world()
     log, table = await three(world)
-    failing = FailingSteps(world.log("t"), at=0, error=BadVersion("retention was faster"))
     async with cleaning(world) as pool:
+        for failures in range(1, 4):
+            failing = FailingSteps(world.log("t"), at=0, error=BadVersion("retention was faster"))
+            assert await pool.clean_filthiest()
+            assert (pool.metrics.failures_total, pool.status()["uncleanable"]) == (failures, [])
+            failing.restore()
+            world.clock.advance_ms(retry_ms(failures) - 1)
+            assert not await pool.clean_filthiest()
+            world.clock.advance_ms(1)
         assert await pool.clean_filthiest()
-        assert (pool.metrics.failures_total, pool.status()["uncleanable"]) == (1, [])
-        failing.restore()
-        assert not await pool.clean_filthiest()
-        world.clock.advance_ms(RETRY_MS)
-        assert await pool.clean_filthiest()
+        assert pool.metrics.passes_total == 1
     assert await held(log) == table
+
+
+def test_pauses_double_up_to_a_bound() -> None:
+    assert [retry_ms(failures) for failures in (1, 2, 3)] == [1_000, 2_000, 4_000]
+    assert retry_ms(1) == RETRY_MS_FIRST
+    assert retry_ms(7) == retry_ms(10**6) == RETRY_MS_MAX
 
 
 @in_loop

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any
 
+import grpc
 import pytest
 
 from tailrace.protocol.proxy.common_pb2 import SUCCESS, ResponseHeader
@@ -30,6 +31,7 @@ from tests.ports import free_port
 
 WITHIN_S = 60
 OK = ResponseHeader(code=SUCCESS)
+READY = grpc.ChannelConnectivity.READY
 WRITE, WRITE_STREAM = WRITE_PROXY.methods["write"], WRITE_PROXY.methods["write_stream"]
 
 
@@ -60,10 +62,10 @@ class Service:
 Story = Callable[[GrpcTransport, Host, GrpcServer], Coroutine[Any, Any, None]]
 
 
-def run(story: Story, **config: Any) -> None:
+def run(story: Story, connect_timeout_ms: int = 30_000) -> None:
     @asynccontextmanager
     async def transport() -> AsyncIterator[GrpcTransport]:
-        made = GrpcTransport(ClientConfig(connect_timeout_ms=5_000, **config))
+        made = GrpcTransport(ClientConfig(connect_timeout_ms=connect_timeout_ms))
         try:
             yield made
         finally:
@@ -189,6 +191,24 @@ def test_a_host_that_accepts_and_says_nothing_is_not_connected() -> None:
         await transport.close()
 
     asyncio.run(main())
+
+
+def test_a_connection_that_was_made_while_the_loop_was_busy_is_one() -> None:
+    """Its time is over when the loop comes to it; its host would be away for minutes."""
+
+    async def story(transport: GrpcTransport, host: Host, _server: GrpcServer) -> None:
+        call = asyncio.create_task(
+            _result_of(transport.call(host, WRITE, WriteRequest(stream="s"), 30))
+        )
+        await asyncio.sleep(0)  # it waits for the connection now
+        (connection,) = transport._hosts[host]
+        loop = asyncio.get_running_loop()
+        busy_until_s = loop.time() + 0.01
+        while connection.channel.get_state() is not READY or loop.time() < busy_until_s:
+            assert not call.done()
+        assert (await call).header.code == SUCCESS
+
+    run(story, connect_timeout_ms=1)
 
 
 def test_a_connection_that_is_dropped_meanwhile_is_not_connected() -> None:
