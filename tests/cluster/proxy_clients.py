@@ -1,6 +1,6 @@
 """A process that is a client of proxies, until it is killed; SIGTERM has it finish.
 
-python -m tests.cluster.proxy_clients write|read NAMESPACE JOURNAL STREAMS PAUSE NAME
+python tests/cluster/proxy_clients.py write|read NAMESPACE JOURNAL STREAMS PAUSE NAME
 
 write: numbered records to s0, s1, ... without end; each one that is acknowledged is noted in the
 journal. PAUSE: seconds between the bursts of a stream, on average.

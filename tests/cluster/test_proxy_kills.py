@@ -24,7 +24,7 @@ from tests.zookeeper import ZooKeeperServer
 
 KILLS = (WRITE_PROXY, CLIENT, READ_PROXY)
 STREAMS = 6
-PAUSE_S = 0.3
+PAUSE_S = 0.5
 
 
 @pytest.mark.crash
