@@ -295,6 +295,7 @@ class World:
     def finish(self) -> Report:
         """End writing; compare what was acknowledged, what is there and what was read."""
         codes = [writer.stop() for writer in self.writers]
+        codes += [each.stop() for each in self.write_proxies]  # segments are completed: all is seen
         assert not any(codes), self._outputs()
         written, report = self._written(), self.report
         until(lambda: self._has_read(written), "the reader is at the end of all streams")
