@@ -29,6 +29,7 @@ from tailrace.processes.proxy_config import (
     WriteProxyConfig,
 )
 from tailrace.processes.proxy_locks import OwnLocks
+from tailrace.processes.proxy_members import follow_members
 from tailrace.processes.topic_streams import TopicStreams, log_of
 from tailrace.protocol.proxy.methods import PROXY_ADMIN, READ_PROXY, WRITE_PROXY
 from tailrace.proxy.owner.config import proxy_log_config
@@ -104,6 +105,8 @@ async def write_proxy_process(
         await _serve(config, server, metrics, stack)
         stack.callback(writes.end_write_streams)
         stack.push_async_callback(streams.close)
+        proxies = f"{opened.uri.root}/{members.WRITE_PROXIES}"
+        stack.push_async_callback(follow_members(opened.store, proxies, streams).close)
         await _follow_stops(opened, location, config.address.region, streams, stack)
         await _register(opened, members.WRITE_PROXIES, location, config.address.region, stack)
         stack.push_async_callback(_begin_drain, server, streams)

@@ -28,13 +28,15 @@ class WriteProxyUnderTest(ServerProcess):
         """As answers name it."""
         return f"1;{self.shard};{self.at}"
 
-    def start(self) -> Self:
-        """Start it and return once clients find it."""
-        named = self._launch()
-        if named is None:
-            raise AssertionError(f"it ended before it was ready:\n{self.output}")
-        self.named_at = named
-        return self
+    def start(self, attempts: int = 1) -> Self:
+        """Start it and return once clients find it; if it ends, start it again as a supervisor."""
+        for _ in range(attempts):
+            named = self._launch()
+            if named is not None:
+                self.named_at = named
+                return self
+            self.end(None)
+        raise AssertionError(f"it ended before it was ready:\n{self.output}")
 
     def refused(self) -> str:
         """Start it, expect that it ends by itself without being ready, and return its output."""

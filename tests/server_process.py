@@ -129,7 +129,14 @@ def _may_fork(command: Sequence[str], environment: Mapping[str, str]) -> bool:
     if kind not in _executed:
         _executed.add(kind)
         return False
-    return command[0] == str(TAILRACE) and may_be_fork(environment)
+    script = _script(command)[0]
+    is_script = script == str(TAILRACE) or script.endswith(".py")
+    return is_script and may_be_fork(environment)
+
+
+def _script(command: Sequence[str]) -> Sequence[str]:
+    """Return a script and its arguments, without the Python that is to run it."""
+    return command[1:] if command[0] == sys.executable else command
 
 
 def fork(command: Sequence[str], environment: Mapping[str, str]) -> Child:
@@ -137,7 +144,7 @@ def fork(command: Sequence[str], environment: Mapping[str, str]) -> Child:
     read, write = os.pipe()
     stdout = open(read)  # noqa: SIM115 - closed when it has ended
     try:
-        return Fork(command, environment, (0, write, write), stdout)
+        return Fork(_script(command), environment, (0, write, write), stdout)
     finally:
         os.close(write)
 

@@ -1,8 +1,9 @@
 """What keeps requests from claiming a stream again and again. Pure.
 
 A claim takes reads and writes of the metadata store, and one that succeeds a recovery. So the
-answer of one that found another owner is kept for a while, as is that of a stream on probation; and
-two claims of one stream have a pause between them, however often its session flaps.
+answer of one that found another owner is kept for a while, or until that one is gone, as is that of
+a stream on probation; and two claims of one stream have a pause between them, however often its
+session flaps. One that found another owner has recovered nothing: it counts for no pause.
 Source: reference DistributedLog 9.2; StreamImpl.nextAcquireWaitTimeMs, handleServiceTimeout.
 """
 
@@ -17,6 +18,7 @@ REFUSALS_MAX: Final = 100_000
 class _Kept(NamedTuple):
     answer: Answer
     until_s: float
+    owner: str
 
 
 class Refusals:
@@ -32,13 +34,16 @@ class Refusals:
         """Return how many are kept, with some that are over."""
         return len(self._kept)
 
-    def add(self, stream: str, answer: Answer, now_s: float, length_s: float) -> None:
+    def add(
+        self, stream: str, answer: Answer, now_s: float, length_s: float, owner: str = ""
+    ) -> None:
         """Answer so for `length_s` from now on; an answer that was kept longer stays.
 
+        `owner`: the location of the proxy that has the stream.
         Cost: constant, on average: those that are over go from the oldest on.
         """
         last = self._kept.pop(stream, None)
-        kept = _Kept(answer, now_s + length_s)
+        kept = _Kept(answer, now_s + length_s, owner)
         if last is not None and last.until_s > kept.until_s:
             kept = last
         self._kept[stream] = kept
@@ -54,6 +59,11 @@ class Refusals:
             del self._kept[stream]
             return None
         return kept.answer
+
+    def forget_owner(self, owner: str) -> None:
+        """Give none of the answers any more that are kept for this owner. Cost: a look at all."""
+        for stream in [stream for stream, kept in self._kept.items() if kept.owner == owner]:
+            del self._kept[stream]
 
     def _is_oldest_over(self, now_s: float) -> bool:
         oldest = next(iter(self._kept), None)
@@ -83,3 +93,7 @@ class ClaimPace:
                 break
             del self._last_s[oldest]
         return begins_s - now_s
+
+    def refused(self, stream: str) -> None:
+        """Take note that the last claim found another owner: the next one has not to wait."""
+        self._last_s.pop(stream, None)

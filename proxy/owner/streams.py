@@ -192,7 +192,7 @@ class Streams:
             self._cached[stream].goes_to = found
             await self._let_go(stream)
         else:
-            self._redirect(stream, found)
+            self._redirect(stream, found, found.location)
         return self._counts.count(SUCCESS)
 
     async def create(self, stream: str) -> Answer:
@@ -276,6 +276,14 @@ class Streams:
         """
         self._admission.is_region_stopped = stopped
 
+    def on_proxy_gone(self, location: ProxyLocation) -> None:
+        """Redirect no more to a proxy whose registration is gone: its locks go with its session.
+
+        The next request claims the stream. One that signed off, and lets its streams go in turn, is
+        found to own it again. Errors: none. Cost: a look at the redirects that are kept.
+        """
+        self._admission.refusals.forget_owner(location.text)
+
     async def close(self) -> None:
         """Drain: take no new stream, close all, then be DOWN. Idempotent.
 
@@ -311,8 +319,11 @@ class Streams:
     def on_refused(self, stream: str, error: OwnershipAcquireFailed, answer: Answer) -> None:
         """Give its requests this answer for two thirds of a session timeout (StreamHome)."""
         self.metrics.redirects_total += 1
-        self._redirect(stream, answer)
-        if is_own_lock(error, self._context.location):
+        is_own = is_own_lock(error, self._context.location)
+        self._redirect(stream, answer, self._context.location.text if is_own else answer.location)
+        if stream not in self._acquired:
+            self._pace.refused(stream)
+        if is_own:
             self.metrics.inconsistent_locks_total += 1
             logger.error("lock_of_this_proxy stream=%s owner=%s", stream, error.current_owner)
             tell(_OWNER, self._events.on_inconsistent, stream)
@@ -329,7 +340,7 @@ class Streams:
         self._idle.forget(stream)
         self.metrics.streams_cached = len(self._cached)
         if goes_to is not None:
-            self._redirect(stream, goes_to)
+            self._redirect(stream, goes_to, goes_to.location)
         if stream not in self._acquired:
             self._claimed -= 1
             return
@@ -339,9 +350,9 @@ class Streams:
 
     # ------------------------------------------------------------------ inside
 
-    def _redirect(self, stream: str, answer: Answer) -> None:
+    def _redirect(self, stream: str, answer: Answer, owner: str) -> None:
         """Give its requests this answer for two thirds of a session timeout."""
-        self._admission.refusals.add(stream, answer, self._now_s(), self._refused_s)
+        self._admission.refusals.add(stream, answer, self._now_s(), self._refused_s, owner)
 
     def _submit_write(
         self, name: str, operation: Write | WriteBulk, count: int

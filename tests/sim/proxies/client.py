@@ -29,15 +29,25 @@ _BUFFER_BYTES: Final = 100_000
 class ThinProcess:
     """A process with a thin client, in the place of a `Client`."""
 
-    def __init__(self, proxies: "ProxyWorld", number: int, *, finds_all: bool = False) -> None:
-        """`finds_all`: it follows the server sets; others may know addresses of the beginning."""
+    def __init__(
+        self,
+        proxies: "ProxyWorld",
+        number: int,
+        *,
+        finds_all: bool = False,
+        config: ClientConfig | None = None,
+    ) -> None:
+        """`finds_all`: it follows the server sets; others may know addresses of the beginning.
+
+        `config`: its settings, if they are not drawn.
+        """
         self.name = f"t{number}"
         self.world = world = proxies.world
         self.wire = proxies.wire
         self.rng = Random(f"{world.seed}/{self.name}")
         self.process = SimProcess(self.name, f"10.0.3.{number}")
         self.clock = SimClock(world.loop)
-        self.config = _draw_config(self.rng)
+        self.config = config or _draw_config(self.rng)
         self._is_fixed = self.rng.random() < 0.3 and not finds_all
         self.process.call(self._build, proxies)
 

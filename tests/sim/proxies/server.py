@@ -16,6 +16,7 @@ from tailrace.core.errors import CoreError
 from tailrace.core.log.config import LogConfig
 from tailrace.core.log.namespace import DEFAULT_ROOT
 from tailrace.processes.proxy_locks import OwnLocks
+from tailrace.processes.proxy_members import follow_members
 from tailrace.protocol.proxy.methods import READ_PROXY, WRITE_PROXY
 from tailrace.proxy.owner.config import OwnerConfig, proxy_log_config
 from tailrace.proxy.owner.location import ProxyLocation
@@ -150,6 +151,7 @@ class WriteLife(Life):
         def on_stops(stopped: frozenset[str]) -> None:
             self.streams.set_region_stopped(stopped=self.shard.region in stopped)
 
+        follow_members(self.store, self.shard.path, self.streams)
         await self._insist(StopWatch(self.store, DEFAULT_ROOT, on_stops).start)
 
     @override

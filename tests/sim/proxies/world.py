@@ -10,6 +10,7 @@ from tailrace.core.log.log import Log
 from tailrace.core.log.namespace import DEFAULT_ROOT
 from tailrace.core.metadata.layout import LogPaths
 from tailrace.protocol.distributedlog.dlsn import DLSN
+from tailrace.proxy.client.config import ClientConfig
 from tailrace.proxy.client.errors import ProxyError
 from tailrace.simulation.logs.client import LogClient
 from tailrace.simulation.world import World
@@ -71,8 +72,10 @@ class ProxyWorld:
         self.world.clients.append(client)
         return client
 
-    def new_thin_client(self, *, finds_all: bool = False) -> ThinProcess:
-        client = ThinProcess(self, self.number(), finds_all=finds_all)
+    def new_thin_client(
+        self, *, finds_all: bool = False, config: ClientConfig | None = None
+    ) -> ThinProcess:
+        client = ThinProcess(self, self.number(), finds_all=finds_all, config=config)
         self.world.clients.append(client)  # type: ignore[arg-type]
         return client
 

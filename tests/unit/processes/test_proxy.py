@@ -17,7 +17,13 @@ from tailrace.core.runtime.clock import ManualClock
 from tailrace.processes.proxy_address import ProxyAddressConfig
 from tailrace.processes.proxy_config import WriteProxyConfig
 from tailrace.processes.proxy_locks import OwnLocks
+from tailrace.processes.proxy_members import follow_members
 from tailrace.processes.topic_streams import KEPT_S, TopicStreams, log_of
+from tailrace.proxy.owner.codes import StatusCode
+from tailrace.proxy.routing.members import Endpoint, MemberNode, MemberRegistration
+from tests.unit.proxy.owner.world import Proxy, ProxyWorld, new_stream, payloads_of, run
+
+MEMBERS = "/distributedlog/.write_proxy"
 
 PATHS = ClusterPaths.of_namespace("/ns")
 
@@ -56,6 +62,30 @@ def test_a_former_runs_lock_does_not_end_the_process_and_anothers_does(
 
     with caplog.at_level(logging.ERROR):
         asyncio.run(story())
+
+
+def test_a_stream_is_claimed_once_its_owners_registration_is_gone(tmp_path: Path) -> None:
+    async def story(world: ProxyWorld) -> None:
+        await new_stream(world)
+        one, two, back = Proxy(world, 1), Proxy(world, 2), Proxy(world, 1)
+        watches = [follow_members(each.store, MEMBERS, each.streams) for each in (two, back)]
+        node = MemberNode(service_endpoint=Endpoint("host", one.location.port), shard=1)
+        await MemberRegistration(one.store, MEMBERS, node).register()
+        await one.streams.write("s", b"a")
+        await MemberRegistration(back.store, MEMBERS, node).register()  # it was killed, and is back
+        await asyncio.sleep(0.1)
+        for each, code in ((two, StatusCode.FOUND), (back, StatusCode.STREAM_UNAVAILABLE)):
+            assert (await each.streams.write("s", b"b")).code is code
+        one.store.expire()
+        await asyncio.sleep(0.1)  # of virtual time: a watch fires, and the members are read
+        assert (await back.streams.write("s", b"c")).code is StatusCode.SUCCESS
+        assert (await two.streams.write("s", b"d")).location == back.location.text
+        for watch in watches:
+            await watch.close()
+        await back.streams.close()
+        assert await payloads_of(world) == [b"a", b"c"]
+
+    run(tmp_path, story)
 
 
 class Logs:

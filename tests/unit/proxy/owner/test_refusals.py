@@ -34,6 +34,18 @@ def test_refusals_are_bounded_and_old_ones_go() -> None:
     assert len(refusals) == 1
 
 
+def test_an_owner_that_is_gone_is_named_no_more() -> None:
+    refusals = Refusals()
+    refusals.add("s", FOUND, 0.0, 6.0, "1;1;a:1")
+    refusals.add("own", LATER, 0.0, 6.0, "1;1;a:1")
+    refusals.add("other", FOUND, 0.0, 6.0, "1;2;b:1")
+    refusals.add("probation", LATER, 0.0, 6.0)
+    refusals.forget_owner("1;1;a:1")
+    assert len(refusals) == 2
+    assert refusals.find("other", 1.0) is FOUND
+    assert refusals.find("probation", 1.0) is LATER
+
+
 def test_claims_of_one_stream_have_a_pause_between_them() -> None:
     pace = ClaimPace(1.0)
     assert pace.begin("s", 5.0) == 0
@@ -41,6 +53,14 @@ def test_claims_of_one_stream_have_a_pause_between_them() -> None:
     assert pace.begin("s", 5.25) == 0.75
     assert pace.begin("s", 5.25) == 1.75
     assert pace.begin("s", 9.0) == 0
+
+
+def test_a_claim_that_was_refused_has_no_pause_behind_it() -> None:
+    pace = ClaimPace(1.0)
+    assert pace.begin("s", 5.0) == 0
+    pace.refused("s")
+    pace.refused("t")
+    assert pace.begin("s", 5.25) == 0
 
 
 def test_the_pace_forgets_old_claims() -> None:

@@ -76,6 +76,29 @@ def test_a_redirect_is_remembered_for_two_thirds_of_the_session_timeout(run: Run
     run(story)
 
 
+def test_a_stream_of_a_proxy_that_is_gone_is_claimed_at_once(run: Run) -> None:
+    async def story(world: ProxyWorld) -> None:
+        await new_stream(world)
+        one, two = Proxy(world, 1), Proxy(world, 2, claim_pause_ms=10_000)
+        again = Proxy(world, 1)
+        await one.streams.write("s", b"a")
+        assert (await two.streams.write("s", b"b")).code is StatusCode.FOUND
+        assert (await again.streams.write("s", b"b")).code is StatusCode.STREAM_UNAVAILABLE
+        one.store.expire()
+        began_s = asyncio.get_running_loop().time()
+        two.streams.on_proxy_gone(ProxyLocation(3, "host", 4003))
+        assert (await two.streams.write("s", b"b")).code is StatusCode.FOUND
+        for each in (two, again):
+            each.streams.on_proxy_gone(one.location)
+        assert (await two.streams.write("s", b"c")).code is StatusCode.SUCCESS
+        assert asyncio.get_running_loop().time() - began_s < 0.5
+        assert (await again.streams.write("s", b"d")).location == two.location.text
+        await two.streams.close()
+        assert await payloads_of(world) == [b"a", b"c"]
+
+    run(story)
+
+
 def test_an_owner_that_lost_its_session_is_fenced_and_redirects(run: Run) -> None:
     async def story(world: ProxyWorld) -> None:
         await new_stream(world)
