@@ -50,6 +50,7 @@ from tailrace.proxy.owner.stream import Stream
 logger = logging.getLogger(__name__)
 
 _OWNER = "proxy.streams"
+_GOES_NOWHERE = Answer(StatusCode.REQUEST_DENIED, "it is to go to this proxy")
 
 
 class Streams:
@@ -103,8 +104,8 @@ class Streams:
         """Write a record, or the values of a record set; answer with its DLSN once it is durable.
 
         Order is that of the calls. `is_record_set`: the payload is DistributedLog's record set.
-        `writer`: its number; a record whose number the stream has is not written again, and the
-        answer is the first one's: SUCCESS with its DLSN, without it if many came since.
+        `writer`: its number; a record whose number the stream has is not written again: SUCCESS
+        with the first one's DLSN, without it if many came since.
         Shape: SUCCESS with the DLSN, of a set that of its first value. Nothing was written with
         FOUND (at `location`), OVER_CAPACITY, TOO_MANY_STREAMS, SERVICE_UNAVAILABLE,
         TOO_LARGE_RECORD, REQUEST_DENIED (the set does not decode, the writer is not valid),
@@ -184,9 +185,7 @@ class Streams:
         Errors, cancel, cost: as `release`.
         """
         if target == self._context.location:
-            return self._counts.count(
-                Answer(StatusCode.REQUEST_DENIED, "it is to go to this proxy")
-            )
+            return self._counts.count(_GOES_NOWHERE)
         found = Answer(StatusCode.FOUND, "it moves to another proxy", target.text)
         if stream in self._cached:
             self._cached[stream].goes_to = found
@@ -254,8 +253,6 @@ class Streams:
         """Return how much is written to a stream of the proxy."""
         return self._admission.loads.of(stream, self._now_s())
 
-    # ------------------------------------------------------------------ the proxy's own state
-
     @property
     def status(self) -> ServerStatus:
         """Which requests the proxy takes."""
@@ -279,8 +276,8 @@ class Streams:
     def on_proxy_gone(self, location: ProxyLocation) -> None:
         """Redirect no more to a proxy whose registration is gone: its locks go with its session.
 
-        The next request claims the stream. One that signed off, and lets its streams go in turn, is
-        found to own it again. Errors: none. Cost: a look at the redirects that are kept.
+        One that signed off, and lets its streams go in turn, is found to own them again.
+        Errors: none. Cost: a look at the redirects that are kept.
         """
         self._admission.refusals.forget_owner(location.text)
 
@@ -302,8 +299,6 @@ class Streams:
 
         await together([close_in_turn(stream) for stream in self._cached.values()])
         self._admission.status = ServerStatus.DOWN
-
-    # ------------------------------------------------------------------ what streams say
 
     def claim_wait_s(self, stream: str) -> float:
         """Return the rest of the pause since the stream's last claim (StreamHome)."""
@@ -347,8 +342,6 @@ class Streams:
         del self._acquired[stream]
         self.metrics.streams_acquired = len(self._acquired)
         tell(_OWNER, self._events.on_released, stream)
-
-    # ------------------------------------------------------------------ inside
 
     def _redirect(self, stream: str, answer: Answer, owner: str) -> None:
         """Give its requests this answer for two thirds of a session timeout."""
