@@ -18,7 +18,7 @@ from tailrace.protocol.bookkeeper.messages import ReadRequest
 from tailrace.protocol.distributedlog.dlsn import DLSN
 from tailrace.proxy.client.pending import RecordQueue
 from tailrace.proxy.client.record_reader import RecordReader
-from tailrace.proxy.owner import stream
+from tailrace.proxy.owner import outcomes
 from tailrace.proxy.owner.location import ProxyLocation
 from tailrace.proxy.owner.numbered_writes import written_answer
 from tailrace.proxy.owner.operations import WriteChain, answer_of
@@ -78,7 +78,7 @@ BUGS: Final[dict[str, tuple[Any, str, Callable[..., Any]]]] = {
     "recovery without fence": (RecoveryReads, "_fencing_read", _read_without_fence),
     "acknowledged by one bookie": (WriteQuorumTracker, "_suffice", lambda _, acks: bool(acks)),
     "redirects kept for ever": (Refusals, "add", _keep_for_ever),
-    "FOUND for a record on its way": (stream, "written_answer", _found_for_all),
+    "FOUND for a record on its way": (outcomes, "written_answer", _found_for_all),
     "numbers are not recovered": (WriterState, "apply", lambda *_: None),
     "written behind a failed one": (WriteChain, "fail", lambda *_: None),
     "a broken call wrote nothing": (RecordQueue, "broke", _broke_and_nothing_is_written),
