@@ -263,14 +263,15 @@ class MemberRegistration:
         """Sign off, within `SIGN_OFF_S`. Idempotent. The end of the session does it otherwise."""
         self._is_wanted = False
         await self._tasks.close()
+        path = self._path  # another that closes it at once may end first
         try:
             async with asyncio.timeout(SIGN_OFF_S):
-                if self._path is not None and await self._is_there():
-                    await self._store.delete(self._path)
+                if path is not None and await self._is_there():
+                    await self._store.delete(path)
         except NoNode:
             pass  # its session has ended
         except (CoreError, TimeoutError) as error:
-            logger.warning("member_sign_off_failed path=%s error=%r", self._path, error)
+            logger.warning("member_sign_off_failed path=%s error=%r", path, error)
         self._path = None
 
     def _on_session(self, event: SessionEvent) -> None:

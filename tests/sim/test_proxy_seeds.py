@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.sim.proxies.planted import hunt
+from tests.sim.proxies.planted import BUGS, hunt, planted
 from tests.sim.proxies.schedule import run_proxy_seed
 from tests.sim.test_seeds import run
 
@@ -22,6 +22,14 @@ def test_one_seed_is_one_schedule_of_proxies(seed: int) -> None:
     first, second = run_proxy_seed(seed), run_proxy_seed(seed)
     assert first.digest == second.digest
     assert (first.turns, first.virtual_s) == (second.turns, second.virtual_s)
+
+
+@pytest.mark.parametrize("bug", BUGS)
+def test_a_bug_takes_the_place_of_a_function_that_is_there(bug: str) -> None:
+    kind, method, planted_one = BUGS[bug]
+    with planted(bug):
+        assert getattr(kind, method) is planted_one
+    assert getattr(kind, method) is not planted_one
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,8 @@ from tailrace.proxy.client.messages import code_of, dlsn_of
 from tailrace.proxy.owner.codes import StatusCode
 from tailrace.simulation.logs.checker import LogModel
 from tailrace.simulation.world import World
-from tests.sim.proxies.wire import Door
+from tests.sim.proxies.occurrences import Occurrences
+from tests.sim.proxies.wire import Door, SimCall
 
 NOT_WRITTEN: Final = frozenset(
     {
@@ -52,6 +53,8 @@ class Try:
 
     proxy: str
     is_numbered: bool = False
+    is_behind: bool = False
+    """Whether the call had others before it that were not answered."""
     code: StatusCode | None = None
     """What it answered; None: nothing (yet)."""
     dlsn: DLSN | None = None
@@ -241,8 +244,7 @@ class ProxyChecker:
     def __init__(self, world: World) -> None:
         self.world = world
         self.streams: dict[str, StreamModel] = {}
-        self.answers: dict[str, int] = {}
-        """How often each code was answered to a write."""
+        self.occurrences = Occurrences()
         self._open: dict[int, tuple[StreamModel, dict[int, list[Try]]]] = {}
         """Of each call that writes: its stream, and its requests that are not answered."""
 
@@ -255,12 +257,13 @@ class ProxyChecker:
         if hear is not None:
             hear(door.process.name, call, request)
 
-    def on_response(self, door: Door, call: int, method: Method, response: Message) -> None:
+    def on_response(self, door: Door, call: SimCall, method: Method, response: Message) -> None:
         header: ResponseHeader = getattr(response, "header", _NO_HEADER)
         code = code_of(header)
-        self.world.trace(door.process.name, "answers", f"{call} {code.name} {header.error}")
+        self.world.trace(door.process.name, "answers", f"{call.number} {code.name} {header.error}")
         if method.name in ("write", "write_bulk", "write_stream"):
-            self.answers[code.name] = self.answers.get(code.name, 0) + 1
+            stream = self._open[call.number][0].name
+            self.occurrences.on_answer(call, stream, code, header.location)
             getattr(self, f"_on_{method.name}_response")(call, code, response)
 
     def _on_write_request(self, proxy: str, call: int, request: Any) -> None:
@@ -280,16 +283,19 @@ class ProxyChecker:
         self, proxy: str, call: int, stream: str, number: int, payloads: Sequence[bytes]
     ) -> None:
         model, requests = self._open.setdefault(call, (self.streams[stream], {}))
+        is_behind = bool(requests)
         requests[number] = [model.on_try(proxy, payload) for payload in payloads]
+        for at, one in enumerate(requests[number]):
+            one.is_behind = is_behind or at > 0
 
-    def _on_write_response(self, call: int, code: StatusCode, response: Any) -> None:
-        model, requests = self._open.pop(call)
+    def _on_write_response(self, call: SimCall, code: StatusCode, response: Any) -> None:
+        model, requests = self._open.pop(call.number)
         dlsn = dlsn_of(response.dlsn) if response.HasField("dlsn") else None
         (one,) = requests[0]
         model.on_answer(one, code, dlsn)
 
-    def _on_write_bulk_response(self, call: int, code: StatusCode, response: Any) -> None:
-        model, requests = self._open.pop(call)
+    def _on_write_bulk_response(self, call: SimCall, code: StatusCode, response: Any) -> None:
+        model, requests = self._open.pop(call.number)
         tries = requests[0]
         if code is not StatusCode.SUCCESS:
             for one in tries:
@@ -299,8 +305,8 @@ class ProxyChecker:
             dlsn = dlsn_of(each.dlsn) if each.HasField("dlsn") else None
             model.on_answer(one, code_of(each.header), dlsn)
 
-    def _on_write_stream_response(self, call: int, code: StatusCode, response: Any) -> None:
-        model, requests = self._open[call]
+    def _on_write_stream_response(self, call: SimCall, code: StatusCode, response: Any) -> None:
+        model, requests = self._open[call.number]
         if response.id == 0:
             return
         tries = requests.pop(response.id)
@@ -312,8 +318,9 @@ class ProxyChecker:
             return
         for one, dlsn in zip(tries, dlsns, strict=False):
             model.on_answer(one, StatusCode.SUCCESS, dlsn)
-        if tries[len(dlsns) :]:
-            model.on_answer(tries[len(dlsns)], code, None)
+        for one in tries[len(dlsns) : len(dlsns) + 1]:
+            model.on_answer(one, code, None)
+            self.occurrences.on_stopped(call, code, is_behind=one.is_behind and not one.is_numbered)
         if code in NOT_WRITTEN:  # else those behind it, in flight with it, are as open
             for one in itertools.chain(*requests.values()):
                 model.on_answer(one, StatusCode.WRITE_CANCELLED_EXCEPTION, None)

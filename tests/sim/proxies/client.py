@@ -2,7 +2,7 @@
 
 import asyncio
 from random import Random
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from tailrace.protocol.distributedlog.dlsn import DLSN, INVALID
 from tailrace.proxy.client.client import ClientRoutes, ProxyClient
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from tests.sim.proxies.world import ProxyWorld
 
 _BUFFER_BYTES: Final = 100_000
+LARGE_BYTES: Final = 5_000
+"""Of a record that some streams refuse (`schedule.py`)."""
 
 
 class ThinProcess:
@@ -86,7 +88,7 @@ class ThinProcess:
 
 def _draw_config(rng: Random) -> ClientConfig:
     return ClientConfig(
-        idempotence=rng.random() < 0.6,
+        idempotence=rng.random() < 0.5,
         request_timeout_ms=rng.choice((5_000, 20_000, 120_000)),
         rpc_timeout_ms=rng.choice((300, 1_000, 5_000)),
         batch_records=rng.choice((1, 3, 1_000)),
@@ -94,7 +96,7 @@ def _draw_config(rng: Random) -> ClientConfig:
         in_flight_max=rng.choice((1, 4, 32)),
         writer_idle_ms=rng.choice((200, 60_000)),
         owners_max=rng.choice((1, 100_000)),
-        buffer_bytes=rng.choice((1, _BUFFER_BYTES)),
+        buffer_bytes=rng.choice((1, _BUFFER_BYTES, _BUFFER_BYTES)),
         handshake_interval_ms=rng.choice((1_000, 300_000)),
         stream_failfast=rng.random() < 0.1,
         redirects_max=rng.choice((-1, -1, -1, 3)),
@@ -114,7 +116,7 @@ class Writer:
     async def run(self, is_over: Any) -> None:
         """Write until it is over."""
         rng = self._rng
-        how = rng.choice((self._one, self._bulk, self._pipelined, self._pipelined))
+        how = rng.choice((self._one, self._bulk, self._pipelined, self._pipelined, self._burst))
         think_s = rng.choice((0.02, 0.1, 0.5))
         while not is_over():
             await how()
@@ -124,14 +126,14 @@ class Writer:
         """Write a record in one way; tell whether it was acknowledged."""
         return await self._await_submitted(await self._submit_all(1))
 
-    def _payload(self) -> bytes:
+    def _payload(self, *sizes: int) -> bytes:
         self._number += 1
-        size = self._rng.choice((0, 20, 20, 300, 5_000))
+        size = self._rng.choice(sizes or (0, 20, 20, 300, LARGE_BYTES))
         head = b"%s:%d:" % (self._name.encode(), self._number)
         return (head * (size // len(head) + 1))[: max(size, len(head))]
 
-    def _begin(self) -> bytes:
-        payload = self._payload()
+    def _begin(self, *sizes: int) -> bytes:
+        payload = self._payload(*sizes)
         is_numbered = self._client.config.idempotence
         self._model.on_submit(self._name, self._number, payload, is_numbered=is_numbered)
         return payload
@@ -158,10 +160,19 @@ class Writer:
     async def _pipelined(self) -> None:
         await self._await_submitted(await self._submit_all(self._rng.choice((1, 3, 10))))
 
-    async def _submit_all(self, count: int) -> list[tuple[bytes, "asyncio.Future[DLSN]"]]:
+    async def _burst(self) -> None:
+        """Write many small records with a large one among them, which some streams refuse."""
+        begun = [*await self._submit_all(self._rng.choice((1, 4)), 20)]
+        begun += await self._submit_all(1, LARGE_BYTES)
+        begun += await self._submit_all(self._rng.choice((4, 12)), 20)
+        await self._await_submitted(begun)
+
+    async def _submit_all(
+        self, count: int, *sizes: int
+    ) -> list[tuple[bytes, "asyncio.Future[DLSN]"]]:
         begun = []
         for _ in range(count):
-            payload = self._begin()
+            payload = self._begin(*sizes)
             begun.append((payload, await self._writer().submit(payload)))
         return begun
 
@@ -234,23 +245,41 @@ async def _ask(process: ThinProcess, model: StreamModel, rng: Random) -> None:
             model.expect(safe < model.truncated, f"{process.name}: no last record after {safe}")
 
 
+class Reading(NamedTuple):
+    """How one reader goes about it."""
+
+    records: int
+    """After which it ends."""
+    pause_s: float
+    """Between two answers, at most: the slow leave answers where they are."""
+    patience_s: tuple[float, ...] = (0.5, 5.0)
+    """It ends when none comes for so long."""
+
+
+def draw_readings(rng: Random) -> list[Reading]:
+    """Draw one, or two that read a stream side by side: the proxy keeps too little for the slow."""
+    if rng.random() < 0.5:
+        return [Reading(1_000, pause_s, (10.0,)) for pause_s in (0.0, 3.0)]
+    return [Reading(rng.choice((5, 50, 1_000)), rng.choice((0.0, 0.0, 0.5)))]
+
+
 async def read(
-    process: ThinProcess, model: StreamModel, name: str, rng: Random, is_over: Any
+    process: ThinProcess, model: StreamModel, name: str, rng: Random, how: Reading, is_over: Any
 ) -> None:
     """Read one stream through read proxies for a while. Errors: ProxyError."""
     start = rng.choice(sorted(model.seen)) if model.seen and rng.random() < 0.7 else None
     run = model.new_run(f"{name}@{process.world.loop.time():.3f}")
     reader = process.client.reader(model.name, start, tails=rng.random() < 0.8)
-    left = rng.choice((5, 50, 1_000))
+    left = how.records
     try:
         while left and not reader.is_at_end and not is_over():
-            async with asyncio.timeout(rng.choice((0.5, 5.0))):
+            async with asyncio.timeout(rng.choice(how.patience_s)):
                 await reader.fill()
             while reader.ready and left:
                 record = reader.ready.popleft()
                 model.on_record(name, run, dlsn_of(record.dlsn), record.payload)
                 left -= 1
-            await asyncio.sleep(rng.choice((0.0, 0.0, 0.5)) * rng.random())
+            await asyncio.sleep(how.pause_s * rng.random())
     except TimeoutError:
         process.world.trace(name, "waited long enough")
     finally:

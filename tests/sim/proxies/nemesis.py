@@ -30,6 +30,7 @@ PROXY_FAULTS = (
     "break_lock",
     "take_over_stream",
     "take_over_stream",
+    "take_over_unheard",
     "misroute",
     "drain_proxy",
     "rolling_restart",
@@ -40,6 +41,9 @@ PROXY_FAULTS = (
     "reset_calls",
     "stale_location",
 )
+
+CLAIM_S = 4.0
+"""For how long an owner is held up at most while another claims its stream."""
 
 
 class ProxyNemesis(Nemesis):
@@ -119,25 +123,59 @@ class ProxyNemesis(Nemesis):
     async def take_over_stream(self) -> None:
         """Take an owner's lock, and have another proxy asked for its stream, which it claims."""
         model = self.rng.choice(self.proxies.models)
-        owners = [each for each in self._lives() if model.name in each.streams.owned]
-        others = [each for each in self._lives() if model.name not in each.streams.owned]
-        if not owners or not others:
+        pair = self._owner_and_other(model)
+        if pair is None:
             return
-        owner, other = owners[0], self.rng.choice(others)
+        owner, other = pair
         pauses = self.rng.random() < 0.7
         if pauses:
             owner.process.pause()
             owner.dying.expire()
         else:
             self._break_lock(model)
-        other.streams._admission.refusals = Refusals()  # else its claim may wait
-        other.process.call(other.streams.heartbeat, model.name)
+        self._have_claimed(model, other)
         if pauses:
             await asyncio.sleep(self.rng.choice((0.3, 1.0, 4.0)) * (0.5 + self.rng.random()))
             for client in self._thin_clients():  # some have known the former owner all the time
                 client.client.owners.put(model.name, owner.door.host)
             await asyncio.sleep(self.rng.choice((0.01, 0.2)) * self.rng.random())
             owner.process.resume()
+
+    async def take_over_unheard(self) -> None:
+        """Take a stream whose owner hears no bookie: its last records are in the log, perhaps.
+
+        It learns of its successor before it hears what became of them.
+        """
+        rng, network = self.rng, self.world.network
+        model = rng.choice([each for each in self.proxies.models if each.writes] or [None])
+        pair = None if model is None else self._owner_and_other(model)
+        if model is None or pair is None:
+            return
+        owner, other = pair
+        ways = [(machine.host, owner.process.host) for machine in self.world.machines]
+        for way in ways:
+            network.block(*way)
+        await asyncio.sleep(rng.choice((0.05, 0.2)) * rng.random())
+        owner.process.pause()
+        self._break_lock(model)
+        self._have_claimed(model, other)
+        until_s = self.world.loop.time() + CLAIM_S
+        while model.name not in other.streams.owned and self.world.loop.time() < until_s:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+        owner.process.resume()
+        await asyncio.sleep(rng.choice((0.1, 0.5)) * (0.5 + rng.random()))
+        for way in ways:
+            network.unblock(*way)
+
+    def _owner_and_other(self, model: StreamModel) -> tuple[WriteLife, WriteLife] | None:
+        """Return a stream's owner and a proxy that does not own it; None: one is missing."""
+        owners = [each for each in self._lives() if model.name in each.streams.owned]
+        others = [each for each in self._lives() if model.name not in each.streams.owned]
+        return (owners[0], self.rng.choice(others)) if owners and others else None
+
+    def _have_claimed(self, model: StreamModel, other: WriteLife) -> None:
+        other.streams._admission.refusals = Refusals()  # else its claim may wait
+        other.process.call(other.streams.heartbeat, model.name)
 
     async def misroute(self) -> None:
         """Have clients hold a proxy for unreachable: their requests go to others."""
@@ -210,10 +248,13 @@ class ProxyNemesis(Nemesis):
         rng, world, here = self.rng, self.world, self._shard().address
         clients = [client.process.host for client in world.clients if client.process.host != here]
         bookies = [machine.host for machine in world.machines]
+        there, back = rng.choice(((0.8, 0.8), (1.0, 0.0), (0.0, 1.0)))
+        if not (there and back):
+            world.trace("nemesis", "fault.part_one_way")
         for other in rng.choice((clients, bookies, [METADATA], [METADATA, *clients])):
-            if rng.random() < 0.8:
+            if rng.random() < there:
                 world.network.block(here, other)
-            if rng.random() < 0.8:
+            if rng.random() < back:
                 world.network.block(other, here)
         await self._for_a_while()
         world.network.heal()

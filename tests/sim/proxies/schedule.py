@@ -9,12 +9,16 @@ from tailrace.proxy.reading.config import ReadConfig
 from tailrace.proxy.service.config import WriteServiceConfig
 from tailrace.simulation.schedule import END_S, QUORUMS, Result, draw_settings, run_story
 from tailrace.simulation.world import World
-from tests.sim.proxies.client import Writer
+from tests.sim.proxies.client import LARGE_BYTES, Writer
 from tests.sim.proxies.nemesis import ProxyNemesis
+from tests.sim.proxies.occurrences import COUNTS as OCCURRENCES
 from tests.sim.proxies.server import ProxySettings
 from tests.sim.proxies.world import ProxyWorld
 
-COUNTS = ("streams", "records written", "records read", "copies", "claims", "redirects")
+COUNTS = (
+    *("streams", "records written", "records read", "copies", "claims", "redirects"),
+    *OCCURRENCES,
+)
 
 PROGRESS_S = 300.0
 """Virtual time from the end of all faults in which a client's record is acknowledged."""
@@ -44,7 +48,6 @@ async def _story(world: World) -> None:
     for _ in range(rng.randint(2, 4)):
         proxies.populate()
     proxies.start_writer(proxies.new_thin_client())
-    await _begin(proxies)
     nemesis = ProxyNemesis(
         world,
         replace_client=proxies.populate,
@@ -52,6 +55,7 @@ async def _story(world: World) -> None:
         beyond=False,
     )
     nemesis.add_proxy_faults(proxies)
+    await _begin(proxies, nemesis)
     await nemesis.rage(rng.choice((2.0, 5.0, 12.0)), rng.choice((0.1, 0.3, 1.0)))
     proxies.is_over = True
     await _see_progress(proxies)
@@ -60,11 +64,18 @@ async def _story(world: World) -> None:
     _count(proxies)
 
 
-async def _begin(proxies: ProxyWorld) -> None:
-    """Wait until records are being written, mostly: some trouble is there from the beginning."""
-    until_s = proxies.world.loop.time() + Random(f"{proxies.world.seed}/begin").choice((0.0, 10.0))
+async def _begin(proxies: ProxyWorld, nemesis: ProxyNemesis) -> None:
+    """Wait until records are being written, mostly: some trouble is there from the beginning.
+
+    Some things only happen to those that are busy: with all that goes wrong later few are.
+    """
+    rng = Random(f"{proxies.world.seed}/begin")
+    until_s = proxies.world.loop.time() + rng.choice((0.0, 10.0, 10.0))
     while proxies.world.loop.time() < until_s and not any(m.writes for m in proxies.models):  # noqa: ASYNC110
         await asyncio.sleep(0.1)
+    await asyncio.sleep(rng.choice((0.0, 0.0, 2.0)))
+    if rng.random() < 0.3:
+        await nemesis.take_over_unheard()
 
 
 async def _see_progress(proxies: ProxyWorld) -> None:
@@ -111,14 +122,14 @@ async def _end(proxies: ProxyWorld) -> None:
 def _draw_log_config(rng: Random, bookies: int) -> LogConfig:
     """Return how streams are written: small segments, few entries in flight."""
     ensemble_size, write_quorum, ack_quorum = rng.choice([q for q in QUORUMS if q[0] <= bookies])
-    refuses = rng.random() < 0.4  # some records are too large, or find too many before them
+    refuses = rng.random() < 0.5  # some records are too large, or find too many before them
     return LogConfig(
         ensemble_size=ensemble_size,
         write_quorum=write_quorum,
         ack_quorum=ack_quorum,
         segment_bytes=rng.choice((0, 500, 5_000, 100_000)),
         unacked_entries_max=rng.choice((1, 4, 64)),
-        record_bytes_max=4_500 if refuses else 1_040_364,
+        record_bytes_max=LARGE_BYTES - 500 if refuses else 1_040_364,
         waiting_bytes_max=9_000 if refuses else 1 << 26,
         control_flush_ms=rng.choice((0, 5, 100)),
         lac_poll_ms=rng.choice((50, 1_000)),
@@ -141,15 +152,16 @@ def _draw_owner_config(rng: Random, world: World) -> OwnerConfig:
 
 def _draw_service_config(rng: Random) -> WriteServiceConfig:
     return WriteServiceConfig(
-        stream_records_max=rng.choice((1, 8, 8_192)), stream_bytes_max=rng.choice((100, 8 << 20))
+        stream_records_max=rng.choice((1, 8, 8_192, 8_192)),
+        stream_bytes_max=rng.choice((100, 8 << 20, 8 << 20)),
     )
 
 
 def _draw_reading(rng: Random) -> ReadConfig:
     return ReadConfig(
-        cache_bytes=rng.choice((0, 10_000, 256 << 20)),
-        stream_cache_bytes=rng.choice((100, 5_000, 8 << 20)),
-        readers_max=rng.choice((1, 50_000)),
+        cache_bytes=rng.choice((0, 10_000, 256 << 20, 256 << 20)),
+        stream_cache_bytes=rng.choice((100, 1_000, 1_000, 5_000, 8 << 20)),
+        readers_max=rng.choice((1, 50_000, 50_000, 50_000)),
         stream_feeds_max=rng.choice((1, 2, 100)),
         feed_linger_ms=rng.choice((1, 1_000)),
         retries=rng.choice((0, 1, 5)),
@@ -165,4 +177,7 @@ def _count(proxies: ProxyWorld) -> None:
     seen = [payload for model in models for payload in model.seen.values()]
     counts["copies"] = len(seen) - len(set(seen))
     counts["claims"] = sum(len(model.owners) for model in models)
-    counts["redirects"] = proxies.checker.answers.get("FOUND", 0)
+    occurrences = proxies.checker.occurrences
+    counts["redirects"] = occurrences.answers["FOUND"]
+    fallen_behind = [each.fallen_behind_total for shard in proxies.reading for each in shard.reads]
+    counts.update(occurrences.counts(sum(fallen_behind)))

@@ -39,6 +39,7 @@ from tailrace.simulation.process import ProcessGone
 from tests.sim.proxies.wire import Door
 
 if TYPE_CHECKING:
+    from tailrace.proxy.reading.metrics import ReadMetrics
     from tests.sim.proxies.world import ProxyWorld
 
 PORT: Final = 8000
@@ -172,6 +173,7 @@ class ReadLife(Life):
     @override
     def _serve_what(self) -> dict[str, object]:
         self.service = ReadService(self.namespace, self.clock, self.shard.settings.read)
+        self.shard.reads.append(self.service.metrics)
         return {READ_PROXY.name: self.service}
 
     @override
@@ -208,6 +210,8 @@ class Shard:
         self.path, self.name = (WRITE_SET, f"w{number}") if writes else (READ_SET, f"r{number}")
         self.region = REGIONS[number % len(REGIONS)]
         self.lives = 0
+        self.reads: list[ReadMetrics] = []
+        """Of all its processes, if they are read proxies."""
         self.life: Life | None = None
         self.stopped = False
         """It is not to be started again."""

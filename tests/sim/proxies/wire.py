@@ -53,7 +53,7 @@ class Ears(Protocol):
     def on_request(self, door: "Door", call: int, method: Method, request: Message) -> None:
         """Hear of a request when its proxy takes it."""
 
-    def on_response(self, door: "Door", call: int, method: Method, response: Message) -> None:
+    def on_response(self, door: "Door", call: "SimCall", method: Method, response: Message) -> None:
         """Hear of an answer when its proxy gives it."""
 
 
@@ -83,6 +83,8 @@ class Wire:
         self.broken_share = 0.0
         """How many calls' connections break."""
         self.rng = Random(f"{world.seed}/wire")
+        self.response_window = self.rng.choice((1, WINDOW))
+        """As `WINDOW`, of answers."""
         self._last_call = 0
 
     def open_door(self, door: Door) -> None:
@@ -120,8 +122,9 @@ class Wire:
 class _Pipe:
     """One direction of a call. Messages arrive in their order, when the way is free."""
 
-    def __init__(self, wire: Wire, source: str, target: str) -> None:
+    def __init__(self, wire: Wire, source: str, target: str, window: int = WINDOW) -> None:
         self._wire = wire
+        self._window = window
         self._source, self._target = source, target
         self._way: deque[tuple[float, Any]] = deque()
         self._arrived: deque[Any] = deque()
@@ -140,8 +143,12 @@ class _Pipe:
             self._is_pumped = True
             self._wire.later(delay_s, self._pump)
 
+    @property
+    def size(self) -> int:
+        return len(self._way) + len(self._arrived)
+
     async def wait_for_room(self) -> None:
-        while len(self._way) + len(self._arrived) >= WINDOW and not self.is_cut:
+        while self.size >= self._window and not self.is_cut:
             await self._wait()
 
     async def get(self) -> Any:
@@ -212,7 +219,7 @@ class SimCall(Call):
         self._method = method
         self._requests = _Requests(wire, source.host, door.host.name)
         self._requests.call = self
-        self._responses = _Pipe(wire, door.host.name, source.host)
+        self._responses = _Pipe(wire, door.host.name, source.host, wire.response_window)
         self._handler: asyncio.Task[None] | None = None
         self._is_over = False
         wire.calls[self.number] = self
@@ -247,6 +254,11 @@ class SimCall(Call):
                 raise CallFailed(item.trouble, item.text)
             return None
         return self._method.response.FromString(item)
+
+    @property
+    def unread(self) -> int:
+        """How many messages are on their way to the proxy, or not taken yet."""
+        return self._requests.size
 
     @override
     def cancel(self) -> None:
@@ -338,7 +350,7 @@ class SimCall(Call):
     async def _respond(self, response: Message | bytes) -> None:
         data = response if isinstance(response, bytes) else response.SerializeToString()
         heard = self._method.response.FromString(data)
-        self._wire.ears.on_response(self.door, self.number, self._method, heard)
+        self._wire.ears.on_response(self.door, self, self._method, heard)
         await self._responses.wait_for_room()
         if not self._responses.is_cut:
             self._responses.put(data)

@@ -9,13 +9,21 @@ from tailrace.core.log.config import LogConfig
 from tailrace.core.log.log import Log
 from tailrace.core.log.namespace import DEFAULT_ROOT
 from tailrace.core.metadata.layout import LogPaths
+from tailrace.core.runtime.tasks import together
 from tailrace.protocol.distributedlog.dlsn import DLSN
 from tailrace.proxy.client.config import ClientConfig
 from tailrace.proxy.client.errors import ProxyError
 from tailrace.simulation.logs.client import LogClient
 from tailrace.simulation.world import World
 from tests.sim.proxies.checker import ProxyChecker, StreamModel
-from tests.sim.proxies.client import ThinProcess, Writer, change_things, read
+from tests.sim.proxies.client import (
+    Reading,
+    ThinProcess,
+    Writer,
+    change_things,
+    draw_readings,
+    read,
+)
 from tests.sim.proxies.server import ProxySettings, Shard
 from tests.sim.proxies.wire import Wire
 
@@ -130,13 +138,23 @@ class ProxyWorld:
     async def _read(self, client: ThinProcess, name: str, rng: Random) -> None:
         while not self.is_over:
             model = rng.choice(self.models)
-            try:
-                await read(client, model, name, rng, lambda: self.is_over)
-            except LogTruncated:
-                model.expect(model.truncated > BEGINNING, f"{name}: truncated, by nothing")
-            except ProxyError as error:
-                self.world.trace(name, "reader failed", type(error).__name__)
+            await together(
+                [
+                    self._read_once(client, model, f"{name}.{number}", rng, how)
+                    for number, how in enumerate(draw_readings(rng))
+                ]
+            )
             await asyncio.sleep(0.1 + rng.random())
+
+    async def _read_once(
+        self, client: ThinProcess, model: StreamModel, name: str, rng: Random, how: Reading
+    ) -> None:
+        try:
+            await read(client, model, name, rng, how, lambda: self.is_over)
+        except LogTruncated:
+            model.expect(model.truncated > BEGINNING, f"{name}: truncated, by nothing")
+        except ProxyError as error:
+            self.world.trace(name, "reader failed", type(error).__name__)
 
     async def _read_directly(self, client: LogClient, name: str, rng: Random) -> None:
         while not self.is_over:

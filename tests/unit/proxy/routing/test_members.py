@@ -12,6 +12,7 @@ from typing_extensions import override
 from tailrace.core.errors import CorruptData, Unavailable
 from tailrace.core.log.names import is_reserved
 from tailrace.core.metadata.store import MetadataStore, SessionEvent
+from tailrace.core.runtime.tasks import together
 from tailrace.proxy.routing import members as module
 from tailrace.proxy.routing.hosts import Member
 from tailrace.proxy.routing.members import (
@@ -506,3 +507,32 @@ def test_a_close_does_not_wait_for_a_store_that_is_away(
     with caplog.at_level(logging.WARNING):
         simulated(story)
     assert "member_sign_off_failed" in caplog.text
+
+
+def test_two_that_close_it_at_once_both_come_to_an_end(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def story(store: MetadataStore) -> None:
+        registration = MemberRegistration(store, PATH, node(1))
+        await registration.register()
+        exists, is_closed, asked = store.exists, asyncio.Event(), 0
+
+        async def second_is_late(path: str) -> Any:
+            nonlocal asked
+            asked += 1
+            is_second = asked == 2
+            found = await exists(path)
+            if is_second:
+                await is_closed.wait()
+            return found
+
+        monkeypatch.setattr(store, "exists", second_is_late)
+
+        async def close_first() -> None:
+            await registration.close()
+            is_closed.set()
+
+        await together([close_first(), registration.close()])
+        assert await store.children(PATH) == []
+
+    run(story)
