@@ -19,6 +19,7 @@ from collections.abc import Sequence
 from enum import Enum
 from typing import NamedTuple, TypeAlias
 
+from tailrace.bookie.flipped_bit import FlippedBit, find_flipped_bit
 from tailrace.protocol.bookkeeper.entry import FRAME_BYTES_LIMIT
 from tailrace.protocol.crc32c import crc32c
 from tailrace.protocol.ids import Buffer, EntryId, Position
@@ -38,6 +39,7 @@ GROUP_BYTES_MAX = FRAME_BYTES_LIMIT + 11 * 1024 * 1024
 _TRAILER = struct.Struct(">iqqqqI")
 _SEED = struct.Struct(">qqqq")
 _RECORD = struct.Struct(">iqqq")
+_HEAD = struct.Struct(">qqq")
 _SIZE = struct.Struct(">i")
 _TRAILER_BODY_SIZE = TRAILER_SIZE - RECORD_HEAD_SIZE
 
@@ -61,6 +63,7 @@ class Group(NamedTuple):
     intact: bool
     """Whether the checksum matches."""
     records: list[Record]
+    """Without their flipped bit, if one bit of the heads is all that is wrong."""
 
 
 class Stop(Enum):
@@ -132,5 +135,33 @@ def _close_group(
     size, _, kind, start, length, crc = _TRAILER.unpack_from(window, place)
     if (size, start, length) != (_TRAILER_BODY_SIZE, origin + at, place - at):
         return Stop.END
-    intact = crc == group_crc(file_id, kind, start, length, (window[at:place],))
-    return Group(start, origin + place + TRAILER_SIZE, kind == SYNCED, intact, records)
+    computed = group_crc(file_id, kind, start, length, (window[at:place],))
+    if crc != computed:
+        records = _put_right(window[at:place], start, records, crc ^ computed)
+    end = origin + place + TRAILER_SIZE
+    return Group(start, end, kind == SYNCED, crc == computed, records)
+
+
+def _put_right(
+    group: memoryview, start: Position, records: list[Record], difference: int
+) -> list[Record]:
+    """Return the records with the heads that were written, if one bit of them has flipped.
+
+    An entry is then known by its id, though what lies at its place says another one: that is EIO.
+    """
+    heads = {at - start: min(size, _HEAD.size) for _, _, _, at, size in records}
+    flipped = find_flipped_bit(difference, len(group), heads)
+    if flipped is None:
+        return records
+    return [_without(flipped, group, each, each[3] - start) for each in records]
+
+
+def _without(flipped: FlippedBit, group: memoryview, record: Record, offset: int) -> Record:
+    """Return a record, at this offset of its group, without a flipped bit."""
+    _, _, lac, at, size = record
+    if not offset <= flipped.offset < offset + min(size, _HEAD.size):
+        return record
+    head = bytearray(group[offset : offset + _HEAD.size]).ljust(_HEAD.size, b"\0")
+    head[flipped.offset - offset] ^= flipped.value
+    ledger_id, entry_id, right_lac = _HEAD.unpack(head)
+    return ledger_id, entry_id, right_lac if size >= _LAC_END else lac, at, size

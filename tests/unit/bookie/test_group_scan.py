@@ -8,11 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tailrace.bookie import group_scan
+from tailrace.bookie.flipped_bit import FlippedBit, find_flipped_bit
 from tailrace.bookie.group_format import Group, Stop, group_crc, pack_size, pack_trailer, read_group
 from tailrace.bookie.group_scan import GroupScan
 from tailrace.bookie.journal_format import pack_padding
 from tailrace.core.errors import CorruptData
 from tailrace.protocol.bookkeeper.entry import FRAME_BYTES_LIMIT
+from tailrace.protocol.crc32c import crc32c
 
 FILE_ID = 7
 START = 100
@@ -91,6 +93,51 @@ def test_damage_before_an_acknowledged_group_is_never_cut() -> None:
             continue  # the structure is broken: records would be lost
         assert end == len(image)
         assert [g.intact for g in groups].count(False) == 1
+
+
+def test_a_flipped_bit_of_a_head_is_put_right_by_the_checksum() -> None:
+    short = pack_size(16) + struct.pack(">qq", 5, 6)
+    groups = [[record(1, 0), short, record(2, 0)], [short], [record(3, 0)]]
+    image, ends = file_of(groups)
+    whole, _ = scan(image)
+    heads = {r[3]: min(r[4], 24) for g in whole[:2] for r in g.records}
+    put_right = 0
+    for at in range(START, ends[1]):
+        flipped = bytearray(image)
+        flipped[at] ^= 1 << at % 8
+        try:
+            found, _ = scan(bytes(flipped))
+        except CorruptData:
+            continue
+        assert [g.records for g in found] == [g.records for g in whole]
+        put_right += any(head <= at < head + size for head, size in heads.items())
+    assert put_right == sum(heads.values())
+
+
+@given(st.data())
+def test_one_bit_is_found_as_by_trying_all_and_two_are_not(data: st.DataObject) -> None:
+    bodies = data.draw(st.lists(st.binary(min_size=3, max_size=9), min_size=1, max_size=4))
+    gaps = data.draw(st.lists(st.binary(max_size=5), min_size=5, max_size=5))
+    image, heads = bytearray(gaps[-1]), {}
+    for body, gap in zip(bodies, gaps, strict=False):
+        heads[len(image)] = len(body)
+        image += body + gap
+    bits = data.draw(
+        st.lists(st.integers(0, len(image) * 8 - 1), min_size=1, max_size=2, unique=True)
+    )
+    stored = crc32c(bytes(image))
+    for bit in bits:
+        image[bit // 8] ^= 1 << bit % 8
+    difference = stored ^ crc32c(bytes(image))
+    found = find_flipped_bit(difference, len(image), heads)
+    tried = []
+    for offset in (at for head, size in heads.items() for at in range(head, head + size)):
+        for value in (1 << bit for bit in range(8)):
+            image[offset] ^= value
+            tried += [FlippedBit(offset, value)] if crc32c(bytes(image)) == stored else []
+            image[offset] ^= value
+    assert tried == ([] if found is None else [found])
+    assert len(bits) == 1 or found is None
 
 
 def test_damage_in_a_group_written_behind_a_journal_is_cut() -> None:

@@ -228,6 +228,43 @@ def test_damage_in_the_acknowledged_tail_is_never_no_such_entry(tmp_path: Path) 
     run(story)
 
 
+def test_a_bit_that_flips_in_the_tail_hides_no_entry_and_makes_none(tmp_path: Path) -> None:
+    """Ids, LACs and sizes: each bit of the heads of a group that an acknowledged one follows."""
+
+    async def story() -> None:
+        live = tmp_path / "live"
+        bookie = await open_small(live)
+        await asyncio.gather(*(ask(bookie, add(ledger, 0, b"p" * 20)) for ledger in (L1, L2)))
+        await ask(bookie, add(L1, 1))
+        await ask(bookie, fence(L2))
+        kill(live, tmp_path / "dead")
+        await bookie.close()
+        log = Path("ledgers/current/0.log")
+        whole = (tmp_path / "dead" / log).read_bytes()
+        refused = 0
+        for bit in range(HEADER_SIZE * 8, (HEADER_SIZE + 28) * 8, 3):
+            damaged = tmp_path / f"{bit}"
+            kill(tmp_path / "dead", damaged)
+            flipped = bytearray(whole)
+            flipped[bit // 8] ^= 1 << bit % 8
+            (damaged / log).write_bytes(flipped)
+            try:
+                bookie = await open_small(damaged)
+            except CorruptData:
+                refused += 1
+                continue
+            answers = [await ask(bookie, read(ledger, 0)) for ledger in (L1, L2)]
+            statuses = {answer.status for answer in answers}
+            assert statuses <= {EOK, StatusCode.EIO}, bit - HEADER_SIZE * 8
+            assert EOK in statuses
+            assert {answer.max_lac for answer in answers} <= {-1, None}
+            await bookie.close()
+            shutil.rmtree(damaged)
+        assert refused <= 32 + 2  # sizes, and signs of ids: then the structure is broken
+
+    run(story)
+
+
 def journals_of(directory: Path) -> list[Path]:
     return sorted((directory / "journal/current").glob("*.txn"), key=lambda p: int(p.stem, 16))
 
