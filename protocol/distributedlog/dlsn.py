@@ -33,12 +33,6 @@ class DLSN(NamedTuple):
         """Return the position just after; it need not exist."""
         return DLSN(self.lssn, self.entry_id, self.slot + 1)
 
-    def slots(self, count: int) -> "list[DLSN]":
-        """Return this position and those behind it in its entry, `count` in all."""
-        lssn, entry_id, slot = self
-        places = zip(repeat(lssn), repeat(entry_id), range(slot, slot + count))
-        return list(map(_new, places))
-
     def next_segment(self) -> "DLSN":
         """Return the first position of the next log segment; it need not exist."""
         return DLSN(self.lssn + 1, 0, 0)
@@ -75,6 +69,13 @@ class DLSN(NamedTuple):
 
 _new: Callable[[tuple[int, int, int]], DLSN] = partial(tuple.__new__, DLSN)
 """What `DLSN` does in the end, in a quarter of its time."""
+
+
+def slots_from(first: DLSN, count: int) -> list[DLSN]:
+    """Return a position and those behind it in its entry, `count` in all."""
+    lssn, entry_id, slot = first
+    return list(map(_new, zip(repeat(lssn), repeat(entry_id), range(slot, slot + count))))
+
 
 INITIAL = DLSN(1, 0, 0)
 """The first position that can be."""

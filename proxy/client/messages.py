@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Final
 
-from tailrace.protocol.distributedlog.dlsn import DLSN
+from tailrace.protocol.distributedlog.dlsn import DLSN, slots_from
 from tailrace.protocol.proxy.checksum import request_checksum
 from tailrace.protocol.proxy.common_pb2 import Dlsn, ResponseHeader
 from tailrace.protocol.proxy.write_proxy_pb2 import WriteContext, WriteStreamRequest
@@ -49,7 +49,7 @@ def dlsns_of(messages: Sequence[Dlsn]) -> list[DLSN]:
         last = dlsn_of(messages[stop - 1])
         count = stop - start
         if last == (first.lssn, first.entry_id, first.slot + count - 1):
-            found += first.slots(count)
+            found += slots_from(first, count)
         else:
             middle = start + count // 2
             left += ((middle, stop), (start, middle))

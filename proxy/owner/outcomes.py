@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from tailrace.core.errors import CoreError, OwnershipAcquireFailed
 from tailrace.core.log.receipts import BulkReceipt, Run, cut_runs
+from tailrace.protocol.distributedlog.dlsn import slots_from
 from tailrace.proxy.owner.codes import StatusCode
 from tailrace.proxy.owner.location import ProxyLocation
 from tailrace.proxy.owner.operations import (
@@ -112,7 +113,7 @@ def _answers_of(outcome: Outcome, own: ProxyLocation) -> Iterator[Answer]:
         return
     runs = cut_runs(outcome.receipt.runs, outcome.start, outcome.records)
     for first, count in runs:
-        for dlsn in first.slots(count):
+        for dlsn in slots_from(first, count):
             yield Answer(StatusCode.SUCCESS, dlsn=dlsn)
     failed = outcome.records - sum(run.records for run in runs)
     if failed:  # what became of the first of them is not known, or none was sent

@@ -25,6 +25,7 @@ EXCUSED: Final = {
     "tailrace.tools.logs.position_spec.parse_position": _ASKED,
     "tailrace.broker.config.NetworkConfig.parsed_advertised": _ASKED,
     "tailrace.broker.config.NetworkConfig.parsed_listeners": _ASKED,
+    "tailrace.broker.listeners.parse_protocols": _ASKED,
     "tailrace.compaction.restoring.cluster.parse_bootstrap": _ASKED,
     "tailrace.proxy.client.targets.parse_host": _ASKED,
     "tailrace.proxy.client.targets.parse_target": _ASKED,
