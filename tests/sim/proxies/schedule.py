@@ -79,18 +79,12 @@ async def _begin(proxies: ProxyWorld, nemesis: ProxyNemesis) -> None:
 
 
 async def _see_progress(proxies: ProxyWorld) -> None:
-    """With nothing wrong any more, a client that comes now writes to each stream.
-
-    Unless bookies that found their disks damaged are missing for an ensemble.
-    """
+    """With nothing wrong any more, a client that comes now writes to each stream."""
     world = proxies.world
     began_s = world.loop.time()
     async with asyncio.timeout(PROGRESS_S):
         await world.all_well()
-    whole = sum(not each.given_up for each in world.machines)
-    if whole < proxies.log_config.ensemble_size:
-        world.trace("schedule", "no progress expected", f"{whole} bookies are whole")
-        return
+        await _replace_damaged(proxies)
     client = proxies.new_thin_client(finds_all=True)
     for model in proxies.models:
         writer = Writer(client, model, f"last {model.name}", Random(world.seed))
@@ -101,6 +95,16 @@ async def _see_progress(proxies: ProxyWorld) -> None:
         except TimeoutError:
             model.expect(holds=False, what=f"no record was taken within {PROGRESS_S} s of peace")
     world.trace("schedule", "progress", f"{world.loop.time() - began_s:.1f}")
+
+
+async def _replace_damaged(proxies: ProxyWorld) -> None:
+    """Start new bookies, as an operator does, where those whose disks are damaged leave too few."""
+    world = proxies.world
+    whole = sum(not each.given_up for each in world.machines)
+    for _ in range(proxies.log_config.ensemble_size - whole):
+        machine = world.add_machine(draw_settings(Random(f"{world.seed}/new bookie")))
+        world.trace("schedule", "new bookie", machine.name)
+    await world.all_well()
 
 
 async def _end(proxies: ProxyWorld) -> None:
