@@ -144,6 +144,8 @@ class World:
         ]
         self.reader = Client("read", "reader", namespace, folder, plan)
         self._read: list[str] = []
+        self._seen = 0
+        """How much of what was read `_last_read` is of."""
         self._last_read: dict[str, Record] = {}
 
     def __enter__(self) -> Self:
@@ -307,8 +309,8 @@ class World:
 
     def _has_read(self, written: Streams) -> bool:
         """Tell whether the last record of each stream was read."""
-        seen = len(self._read)
         self.follow()
+        seen, self._seen = self._seen, len(self._read)
         for line in self._read[seen:]:
             if line != STARTED:
                 stream, record = parse_read(line)
@@ -320,12 +322,13 @@ class World:
 
     def _written(self) -> dict[str, list[Record]]:
         """Return what a process with a core of its own reads."""
-        written = {}
+        written: dict[str, list[Record]] = {}
         with sync.open_namespace(self._namespace) as opened:
             for name in self.streams:
+                found = written[name] = []
                 with opened.open_log(name).open_reader() as reader:
-                    found = reader.read_bulk(RECORDS_MAX, timeout_s=0)
-                written[name] = [Record(each.dlsn, bytes(each.payload).decode()) for each in found]
+                    while some := reader.read_bulk(RECORDS_MAX, timeout_s=0):  # [] is the tail
+                        found += [Record(each.dlsn, bytes(each.payload).decode()) for each in some]
         return written
 
 
