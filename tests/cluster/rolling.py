@@ -197,10 +197,11 @@ async def check_all(namespace: str, flows: Sequence[Flow]) -> None:
 
         async def check(flow: Flow) -> None:
             log = await opened.open_log(flow.stream)
+            found: list[bytes] = []
             async with log.open_reader() as reader:
-                found = await reader.read_bulk(RECORDS_MAX, timeout_s=0)
-            wanted = [b"%d" % n for n in range(flow.written)]
-            assert [bytes(each.payload) for each in found] == wanted, flow.stream
+                while some := await reader.read_bulk(RECORDS_MAX, timeout_s=0):  # [] is the tail
+                    found += [bytes(each.payload) for each in some]
+            assert found == [b"%d" % n for n in range(flow.written)], flow.stream
 
         await in_turns(flows, check)
 

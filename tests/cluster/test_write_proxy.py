@@ -91,7 +91,10 @@ def get(url: str) -> str:
 def payloads_of(namespace: str, stream: str) -> list[bytes]:
     """Return what a process with a core of its own reads."""
     with sync.open_namespace(namespace) as opened, opened.open_log(stream).open_reader() as reader:
-        return [bytes(each.payload) for each in reader.read_bulk(RECORDS_MAX, timeout_s=0)]
+        found: list[bytes] = []
+        while some := reader.read_bulk(RECORDS_MAX, timeout_s=0):  # [] is the tail
+            found += [bytes(each.payload) for each in some]
+        return found
 
 
 def test_a_stream_has_one_owner_and_the_others_say_where(
