@@ -66,7 +66,7 @@ class TopicStreams:
         return f"{stream!r} is the name of a partition of {topic!r}: Kafka's clients write it"
 
     async def _partitions(self, topic: str, number: int) -> int | None:
-        """Return how many partitions the topic has; None: there is no such topic.
+        """Return how many partitions the topic has; None: the topic does not exist.
 
         Errors: Unavailable while it is open whether it has this one; CoreError.
         """

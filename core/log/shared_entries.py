@@ -182,7 +182,7 @@ class SharedEntries:
         return self._floor
 
     def _on_moved(self, before: Position) -> None:
-        """Drop what lies before every reader, now that one is no longer at `before`."""
+        """Drop what lies before every reader, after one has left the place `before`."""
         if self._floor == before:
             self._floor = None
         elif self._floor is not None and before > self._floor:

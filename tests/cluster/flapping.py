@@ -25,12 +25,11 @@ from tailrace import dlog
 from tailrace.core.runtime.tasks import together
 from tailrace.dlog import ThinClient
 from tests.cluster.rolling import (
-    CLIENTS,
     QUORUMS,
     Flow,
     check_all,
-    create_all,
     in_turns,
+    open_writers,
     process_cpu_s,
 )
 from tests.cluster.three_bookies import ThreeBookies
@@ -67,14 +66,7 @@ class Flapping:
         """
         flows = self._flows
         async with AsyncExitStack() as stack:
-            clients = [
-                await stack.enter_async_context(ThinClient(self._namespace)) for _ in range(CLIENTS)
-            ]
-            await create_all(clients[0], flows)
-            writers = [
-                await stack.enter_async_context(clients[n % CLIENTS].open_writer(flow.stream))
-                for n, flow in enumerate(flows)
-            ]
+            writers = await open_writers(stack, self._namespace, flows)
             writing = [
                 flow.run(writer, period_s * n / len(flows), period_s)
                 for n, (flow, writer) in enumerate(zip(flows, writers, strict=True))

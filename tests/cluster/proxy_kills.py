@@ -250,7 +250,7 @@ class World:
 
     @contextmanager
     def _balancing(self) -> Iterator[None]:
-        """Have an operator balance, who does not know what happens beside it."""
+        """Have an operator balance while other things happen."""
         beside = threading.Thread(target=self._run_balance)
         beside.start()
         try:

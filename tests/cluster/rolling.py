@@ -97,7 +97,7 @@ class Flow:
 
 
 class Rolling:
-    """Streams that are written to, and the proxies that are restarted meanwhile."""
+    """Streams that are written to while their proxies are restarted."""
 
     def __init__(
         self, namespace: str, proxies: Sequence[WriteProxyUnderTest], streams: Sequence[str]
@@ -113,14 +113,7 @@ class Rolling:
         """
         flows = self._flows
         async with AsyncExitStack() as stack:
-            clients = [
-                await stack.enter_async_context(ThinClient(self._namespace)) for _ in range(CLIENTS)
-            ]
-            await create_all(clients[0], flows)
-            writers = [
-                await stack.enter_async_context(clients[n % CLIENTS].open_writer(flow.stream))
-                for n, flow in enumerate(flows)
-            ]
+            writers = await open_writers(stack, self._namespace, flows)
             found: list[Rolled] = []
 
             async def restart_all() -> None:
@@ -173,6 +166,18 @@ class Rolling:
         for flow in self._flows:
             flow.longest_s = 0.0
         return found
+
+
+async def open_writers(
+    stack: AsyncExitStack, namespace: str, flows: Sequence[Flow]
+) -> list[ThinWriter]:
+    """Make the streams, and a writer of each at one of the clients, until the stack closes."""
+    clients = [await stack.enter_async_context(ThinClient(namespace)) for _ in range(CLIENTS)]
+    await create_all(clients[0], flows)
+    return [
+        await stack.enter_async_context(clients[n % CLIENTS].open_writer(flow.stream))
+        for n, flow in enumerate(flows)
+    ]
 
 
 async def create_all(client: ThinClient, flows: Sequence[Flow]) -> None:

@@ -159,7 +159,7 @@ def test_quotas_go_by_the_name_in_a_certificate(start: Start, authority: Authori
 def test_a_name_that_no_rule_is_for_is_refused(start: Start, authority: Authority) -> None:
     trust = f"ssl.truststore.location={authority.certificate}"
     broker, at = start(
-        "ssl.client.auth=required", trust, "ssl.principal.mapping.rules=RULE:^CN=root$/root/"
+        "ssl.client.auth=required", trust, "ssl.principal.mapping.rules=RULE:^CN=admin$/admin/"
     )
     refuse(client(at, authority, authority.store("alice")))
     broker.wait_for("no rule of ssl.principal.mapping.rules is for 'CN=alice")

@@ -39,9 +39,9 @@ def test_without_rules_a_user_is_called_as_the_certificate(text: str) -> None:
 
 
 def test_a_name_without_a_rule_is_no_user() -> None:
-    rules = PrincipalRules(r"RULE:^CN=root$/root/")
-    assert rules.user_of("CN=root") == "root"
-    for name in ("CN=roots", "XCN=root", "CN=root\n"):
+    rules = PrincipalRules(r"RULE:^CN=admin$/admin/")
+    assert rules.user_of("CN=admin") == "admin"
+    for name in ("CN=admins", "XCN=admin", "CN=admin\n"):
         with pytest.raises(NoUser, match="no rule of"):
             rules.user_of(name)
 
