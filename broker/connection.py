@@ -19,7 +19,6 @@ from tailrace.broker.handlers import HANDLERS, Deferred, Handler
 from tailrace.broker.in_flight import InFlight
 from tailrace.broker.listeners import ConnectionInfo, Endpoint
 from tailrace.broker.outbox import Outbox
-from tailrace.broker.principals import NoUser
 from tailrace.broker.quotas.request_quota import RequestQuota
 from tailrace.broker.refusals import error_response, unsupported_frame
 from tailrace.broker.serial_requests import SerialRequests
@@ -54,10 +53,8 @@ class ConnectionOwner(NamedTuple):
     spawn: Spawn
     """Start a task that the server owns."""
     now_s: Callable[[], float]
-    user_of: Callable[[bytes | None], str]
-    """Name a client by its certificate. Errors: NoUser."""
-    opened: Callable[["KafkaConnection"], bool]
-    """Count a connection in; False if there are too many."""
+    opened: Callable[["KafkaConnection", bytes | None], str]
+    """Count a connection in, name its user by its certificate; return why it may not stay."""
     closed: Callable[["KafkaConnection"], None]
 
 
@@ -87,13 +84,8 @@ class KafkaConnection:
         if host:  # else it is gone already, and nobody can say who it was
             reached = Endpoint(*channel.local) if channel.local is not None else None
             self.info = ConnectionInfo(host, int(port), self.info.listener, reached)
-        if not self._owner.opened(self):
-            channel.abort("too many connections")
-            return
-        try:
-            self.info = self.info._replace(user=self._owner.user_of(channel.certificate))
-        except NoUser as error:
-            channel.abort(str(error))
+        if refusal := self._owner.opened(self, channel.certificate):
+            channel.abort(refusal)
 
     def on_frame(self, frame: memoryview) -> None:
         """Take a request; run it now or when its turn comes. Errors: ProtocolError closes."""

@@ -16,7 +16,7 @@ from tailrace.broker.broker import Broker
 from tailrace.broker.connection import ConnectionOwner, KafkaConnection
 from tailrace.broker.connection_gate import ConnectionGate
 from tailrace.broker.listeners import ANONYMOUS, SecurityProtocol
-from tailrace.broker.principals import PrincipalRules
+from tailrace.broker.principals import NoUser, PrincipalRules
 from tailrace.core.runtime.budget import Budget
 from tailrace.core.runtime.forever import Forever
 from tailrace.core.runtime.metrics import Metrics
@@ -55,7 +55,6 @@ class BrokerServer:
             requests=self._requests,
             spawn=lambda work: self._tasks.spawn(work, "request"),
             now_s=self._loop.time,
-            user_of=self._user_of,
             opened=self._on_opened,
             closed=self._on_closed,
         )
@@ -184,9 +183,15 @@ class BrokerServer:
         user = KafkaConnection(self._owner, listener)
         return FrameChannel(user, limits, self._requests, self._receive)
 
-    def _on_opened(self, connection: KafkaConnection) -> bool:
+    def _on_opened(self, connection: KafkaConnection, certificate: bytes | None) -> str:
         self._connections.add(connection)
-        return self._gate.enter(connection)
+        if not self._gate.enter(connection):
+            return "too many connections"
+        try:
+            connection.info = connection.info._replace(user=self._user_of(certificate))
+        except NoUser as error:
+            return str(error)
+        return ""
 
     def _on_closed(self, connection: KafkaConnection) -> None:
         self._connections.discard(connection)

@@ -126,8 +126,8 @@ class FrameChannel(asyncio.BufferedProtocol):
         self.peer = f"{peer[0]}:{peer[1]}" if isinstance(peer, tuple) else str(peer or "local")
         local = transport.get_extra_info("sockname")
         self.local = (local[0], local[1]) if isinstance(local, tuple) else None
-        tls = transport.get_extra_info("ssl_object")
-        self.certificate = None if tls is None else tls.getpeercert(binary_form=True)
+        if tls := transport.get_extra_info("ssl_object"):
+            self.certificate = tls.getpeercert(binary_form=True)
         send_unpaced(transport)
         high = min(self._limits.write_high_bytes, _WRITE_HIGH_BYTES_MAX)
         transport.set_write_buffer_limits(high=high, low=high // 4)
