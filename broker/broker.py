@@ -24,7 +24,10 @@ if TYPE_CHECKING:
     from tailrace.broker.peers.peers import Peers
     from tailrace.broker.quotas.registry import QuotaRegistry
     from tailrace.broker.transactions.coordinator import TransactionCoordinator
+    from tailrace.core.access.authorizer import Authorizer
+    from tailrace.core.access.users.codec import Credentials
     from tailrace.core.metadata.store import MetadataStore
+    from tailrace.core.metadata.stored_entities import StoredEntities
     from tailrace.core.runtime.budget import Budget
     from tailrace.core.runtime.clock import Clock
 
@@ -83,6 +86,9 @@ class Broker:
     """Where all partitions lie: the data directory, or the namespace of a cluster."""
     fetch_sessions: "FetchSessionCache"
     quotas: "QuotaRegistry"
+    users: "StoredEntities[Credentials]"
+    authorizer: "Authorizer | None" = None
+    """What decides; None: everybody may do everything, as in Kafka without an authorizer."""
     unsent: "Budget"
     """Unsent response bytes of slow clients."""
     directions: Directions = field(default_factory=Directions)

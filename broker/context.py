@@ -6,6 +6,7 @@ import msgspec
 
 from tailrace.broker.broker import Broker
 from tailrace.broker.listeners import ConnectionInfo
+from tailrace.core.access.acls.model import Operation, ResourceType
 from tailrace.core.runtime.loop_turns import Pace
 from tailrace.protocol.kafka.header import RequestHeader
 
@@ -25,3 +26,17 @@ class RequestContext(msgspec.Struct, frozen=True):
     def pace(self) -> Pace:
         """Return what a handler walks through long requests and answers with."""
         return Pace(self.broker.turns)
+
+    def allows(self, operation: Operation, resource_type: ResourceType, name: str) -> bool:
+        """Return whether the client may do something with the resource of a name."""
+        authorizer = self.broker.authorizer
+        return authorizer is None or authorizer.allows(
+            self.connection.requester, operation, resource_type, name
+        )
+
+    def allows_any(self, operation: Operation, resource_type: ResourceType) -> bool:
+        """Return whether the client may do something with any resource of a type."""
+        authorizer = self.broker.authorizer
+        return authorizer is None or authorizer.allows_any(
+            self.connection.requester, operation, resource_type
+        )

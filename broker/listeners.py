@@ -13,6 +13,8 @@ from typing import Final, NamedTuple
 
 from typing_extensions import override
 
+from tailrace.core.access.authorizer import Requester
+
 PORT_MAX: Final = 65_535
 ANONYMOUS: Final = "ANONYMOUS"
 """The user of a connection without authentication, as in Kafka."""
@@ -139,6 +141,11 @@ class ConnectionInfo(NamedTuple):
     """The address of ours that it connected to, as seen on this machine."""
     user: str = ANONYMOUS
     """As which it is known; quotas go by it."""
+
+    @property
+    def requester(self) -> Requester:
+        """As authorizers know it."""
+        return Requester(f"User:{self.user}", self.host)
 
 
 class Advertised:

@@ -14,7 +14,6 @@ from random import SystemRandom
 from typing import NamedTuple
 
 from tailrace.broker.broker import Broker
-from tailrace.broker.cluster.child_watch import ChildWatch
 from tailrace.broker.cluster.config_entities import ConfigEntities
 from tailrace.broker.cluster.disk_room import AskedBookies
 from tailrace.broker.cluster.dynamic_configs import DynamicConfigs
@@ -44,8 +43,11 @@ from tailrace.broker.transactions.coordinator import Parts, TransactionCoordinat
 from tailrace.compaction.cleaner.config import check_change
 from tailrace.compaction.cleaner.pool import CleanerPool
 from tailrace.compaction.worker import RetentionWorker
+from tailrace.core.access.users.codec import USER_CODEC
 from tailrace.core.log.namespace import LogNamespace
+from tailrace.core.metadata.child_watch import ChildWatch
 from tailrace.core.metadata.store import MetadataStore
+from tailrace.core.metadata.stored_entities import StoredEntities
 from tailrace.core.runtime.budget import Budget
 from tailrace.core.runtime.clock import Clock
 from tailrace.core.runtime.host import host_name
@@ -97,8 +99,7 @@ async def running_broker(
         stack.push_async_callback(broker.partitions.close)
         _prepare_fetches(broker, metrics, stack)
         await broker.configs.start()
-        await broker.quotas.start(metrics)
-        stack.push_async_callback(broker.quotas.close)
+        await _start_access(broker, metrics, stack)
         await broker.topics.start()
         if storage.is_shared:
             _follow_others(broker, storage, stack)
@@ -123,6 +124,14 @@ def _prepare_fetches(broker: Broker, metrics: Metrics, stack: AsyncExitStack) ->
     stack.push_async_callback(broker.followed.close)
     if broker.config.serves_racks:
         broker.followed.start()
+
+
+async def _start_access(broker: Broker, metrics: Metrics, stack: AsyncExitStack) -> None:
+    """Learn who may come in and what they may do, before anybody can."""
+    await broker.quotas.start(metrics)
+    stack.push_async_callback(broker.quotas.close)
+    await broker.users.start()
+    stack.push_async_callback(broker.users.close)
 
 
 async def _start_coordinators(broker: Broker, metrics: Metrics, stack: AsyncExitStack) -> None:
@@ -185,6 +194,7 @@ async def _make_broker(config: BrokerConfig, storage: Storage, clock: Clock) -> 
             config.fetch_session_slots, lambda: random.randint(1, SESSION_ID_MAX)
         ),
         quotas=QuotaRegistry(store, paths.quotas, ClientQuotas(config.quotas, clock)),
+        users=StoredEntities(store, paths.users, USER_CODEC),
         unsent=Budget("unsent bytes", config.network.response_bytes_max),
     )
     follow_configs(broker)

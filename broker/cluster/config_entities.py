@@ -13,8 +13,9 @@ from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from tailrace.broker.cluster.config_codec import decode_configs, encode_configs
-from tailrace.broker.cluster.paths import ClusterPaths, entity_name, entity_node
+from tailrace.broker.cluster.paths import ClusterPaths
 from tailrace.core.errors import BadVersion, MetadataConflict, NodeExists, NoNode
+from tailrace.core.metadata.entity_nodes import entity_name, entity_node
 from tailrace.core.metadata.store import MetadataStore
 from tailrace.core.runtime.listeners import tell
 

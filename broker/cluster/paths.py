@@ -6,13 +6,12 @@ Kafka cluster of its own, and several of them share the bookies.
 """
 
 from typing import Final
-from urllib.parse import quote, unquote
+
+from tailrace.core.metadata.entity_nodes import entity_node
 
 STANDALONE_ROOT: Final = "/tailrace"
 
 _RESERVED_CHILD: Final = ".tailrace"
-_DEFAULT_ENTITY: Final = "<default>"
-"""As in Kafka; no name is quoted to it."""
 
 
 class ClusterPaths:
@@ -26,6 +25,9 @@ class ClusterPaths:
         self.brokers = f"{root}/brokers/ids"
         self.quotas = f"{root}/quotas"
         self.configs = f"{root}/config"
+        self.users = f"{root}/users"
+        self.acls = f"{root}/acls"
+        self.tokens = f"{root}/delegation_tokens"
 
     @classmethod
     def of_namespace(cls, namespace: str) -> "ClusterPaths":
@@ -47,16 +49,3 @@ class ClusterPaths:
     def config_entity(self, kind: str, name: str) -> str:
         """Return the node of one entity's configs; the empty name is the default of its kind."""
         return f"{self.config_entities(kind)}/{entity_node(name)}"
-
-
-def entity_node(name: str) -> str:
-    """Return the node name for any entity name, such as a group's. Source: Kafka's Sanitizer."""
-    if not name:
-        return _DEFAULT_ENTITY
-    quoted = quote(name, safe="")
-    return f"%2E{quoted[1:]}" if quoted.startswith(".") else quoted
-
-
-def entity_name(node: str) -> str:
-    """Return the entity behind a node name."""
-    return "" if node == _DEFAULT_ENTITY else unquote(node)

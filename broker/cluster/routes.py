@@ -12,7 +12,6 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Final, Protocol
 
-from tailrace.broker.cluster.child_watch import ChildWatch
 from tailrace.broker.cluster.live_brokers import LiveBroker, LiveBrokers, live_broker
 from tailrace.broker.cluster.paths import ClusterPaths
 from tailrace.broker.cluster.registration import decode_broker
@@ -20,6 +19,7 @@ from tailrace.broker.cluster.routing import Replicas, owners_of, readers_of, rep
 from tailrace.broker.cluster.topic import Topic, TopicListener
 from tailrace.broker.listeners import Endpoint
 from tailrace.core.errors import CorruptData
+from tailrace.core.metadata.child_watch import ChildWatch
 from tailrace.core.metadata.store import MetadataStore, SessionEvent
 from tailrace.core.runtime.decimal_text import INT32_MAX, decimal
 from tailrace.core.runtime.forever import Forever

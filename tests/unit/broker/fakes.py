@@ -31,6 +31,7 @@ from tailrace.broker.peers.peers import Peers
 from tailrace.broker.quotas.client_quotas import ClientQuotas
 from tailrace.broker.quotas.registry import QuotaRegistry
 from tailrace.broker.transactions.coordinator import Parts, TransactionCoordinator
+from tailrace.core.access.users.codec import USER_CODEC
 from tailrace.core.errors import (
     CannotRewrite,
     CoreError,
@@ -44,6 +45,7 @@ from tailrace.core.log.resume import Place
 from tailrace.core.log.rolling import RollingPolicy
 from tailrace.core.log.trimmer import SegmentTier
 from tailrace.core.metadata.segment_metadata import SegmentMetadata
+from tailrace.core.metadata.stored_entities import StoredEntities
 from tailrace.core.runtime.budget import Budget
 from tailrace.core.runtime.clock import ManualClock
 from tailrace.protocol.bookkeeper.messages import BookieInfoRequest, BookieInfoResponse, StatusCode
@@ -701,6 +703,7 @@ def make_world(
             "/quotas",
             ClientQuotas(config.quotas, clock),
         ),
+        users=StoredEntities(store, "/users", USER_CODEC),
         unsent=Budget("unsent bytes", config.network.response_bytes_max),
     )
     routes.listen(broker.epochs.clear)

@@ -9,15 +9,15 @@ from typing import NamedTuple, cast
 
 import pytest
 
-from tailrace.broker.cluster import child_watch
 from tailrace.broker.cluster.alterations import Alteration, Changes, ConfigOp
-from tailrace.broker.cluster.child_watch import ChildWatch
 from tailrace.broker.cluster.paths import ClusterPaths
 from tailrace.broker.cluster.settings import TopicDefaults
 from tailrace.broker.cluster.topics import TopicRegistry
 from tailrace.broker.errors import KafkaError
 from tailrace.core.errors import OwnershipAcquireFailed
 from tailrace.core.log.log import CheckMay
+from tailrace.core.metadata import child_watch
+from tailrace.core.metadata.child_watch import ChildWatch
 from tailrace.core.metadata.sqlite import SqliteStore
 from tailrace.core.runtime.clock import ManualClock
 from tailrace.protocol.errors import ErrorCode

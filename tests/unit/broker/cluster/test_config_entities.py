@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from tailrace.broker.cluster.child_watch import ChildWatch
 from tailrace.broker.cluster.config_codec import decode_configs, encode_configs
 from tailrace.broker.cluster.config_entities import ConfigEntities, EntityKind
 from tailrace.core.errors import CorruptData, MetadataConflict
+from tailrace.core.metadata.child_watch import ChildWatch
 from tailrace.core.metadata.sqlite import SqliteStore
 from tailrace.core.runtime.clock import ManualClock
 

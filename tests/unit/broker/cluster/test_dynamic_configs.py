@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from tailrace.broker.cluster.alterations import Alteration, Changes, ConfigOp
-from tailrace.broker.cluster.child_watch import ChildWatch
 from tailrace.broker.cluster.config_codec import encode_configs
 from tailrace.broker.cluster.config_entities import ConfigEntities
 from tailrace.broker.cluster.dynamic_configs import DynamicConfigs
@@ -17,6 +16,7 @@ from tailrace.broker.cluster.settings import TopicDefaults
 from tailrace.broker.cluster.topics import TopicRegistry
 from tailrace.broker.config import BrokerConfig
 from tailrace.broker.errors import KafkaError
+from tailrace.core.metadata.child_watch import ChildWatch
 from tailrace.core.metadata.sqlite import SqliteStore
 from tailrace.core.runtime.clock import ManualClock
 from tests.unit.broker.cluster.support import Crash, Fuse, FusedStore, Streams

@@ -1,4 +1,4 @@
-"""Hears of what other brokers do below one node of the metadata store: to topics, to configs.
+"""Hears of what other processes do below one node of the metadata store: to topics, configs, users.
 
 One watch on the list of children, one on each child. A watch fires once and may fire for nothing,
 so what fired is read again and watched anew; after a lost session that is everything.

@@ -1,0 +1,38 @@
+"""What every door asks before it does something: whether the requester may."""
+
+from typing import NamedTuple, Protocol
+
+from tailrace.core.access.acls.model import Operation, ResourceType
+
+
+class Requester(NamedTuple):
+    """Who asks, and from where."""
+
+    principal: str
+    """TYPE:NAME, as `User:alice`."""
+    host: str
+    """Address, as a listener saw it."""
+
+
+class Authorizer(Protocol):
+    """Decides at once, from memory."""
+
+    @property
+    def version(self) -> int:
+        """Rises with each change of what is allowed: what waits and was allowed asks again."""
+
+    def allows(
+        self, requester: Requester, operation: Operation, resource_type: ResourceType, name: str
+    ) -> bool:
+        """Return whether a principal may do something with the resource of a name.
+
+        Source: Kafka's Authorizer.authorize with one action. Cost: some microseconds.
+        """
+
+    def allows_any(
+        self, requester: Requester, operation: Operation, resource_type: ResourceType
+    ) -> bool:
+        """Return whether a principal may do something with any resource of a type.
+
+        Source: Kafka's Authorizer.authorizeByResourceType (KIP-679).
+        """

@@ -1,0 +1,1 @@
+"""The SASL mechanisms, server and client side; what carries their bytes is elsewhere."""
