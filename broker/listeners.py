@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 from typing_extensions import override
 
-from tailrace.core.access.authorizer import Requester
+from tailrace.core.access.requester import Requester
 
 PORT_MAX: Final = 65_535
 ANONYMOUS: Final = "ANONYMOUS"
