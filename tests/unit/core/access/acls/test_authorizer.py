@@ -79,6 +79,49 @@ def test_what_may_be_read(acls: list[Acl], is_allowed: bool) -> None:
         assert found is (is_allowed or (is_open and not matches))
 
 
+@pytest.mark.parametrize(
+    ("acls", "is_allowed"),
+    [
+        ([], False),
+        ([acl("orders", Operation.READ)], True),
+        ([acl("orders", Operation.WRITE)], False),
+        ([acl("orders", Operation.ALL, principal="User:bob")], False),
+        ([acl("o", Operation.ALL, kind=PREFIXED)], True),
+        ([acl("*", Operation.READ)], True),
+        ([acl("*", Operation.READ), acl("*", Operation.READ, DENY)], False),
+        ([acl("*", Operation.READ), acl("orders", Operation.READ, DENY)], True),
+        ([acl("orders", Operation.READ), acl("*", Operation.ALL, DENY)], False),
+        ([acl("orders", Operation.READ), acl("*", Operation.WRITE, DENY)], True),
+        ([acl("orders", Operation.READ), acl("orders", Operation.READ, DENY)], False),
+        ([acl("orders", Operation.READ), acl("o", Operation.READ, DENY, kind=PREFIXED)], False),
+        ([acl("orders", Operation.READ), acl("p", Operation.READ, DENY, kind=PREFIXED)], True),
+        (
+            [
+                acl("o", Operation.READ, kind=PREFIXED),
+                acl("o", Operation.READ, DENY, kind=PREFIXED),
+            ],
+            False,
+        ),
+        (
+            [
+                acl("o", Operation.READ, kind=PREFIXED),
+                acl("orders", Operation.READ, DENY, kind=PREFIXED),
+            ],
+            True,
+        ),
+        ([acl("o", Operation.READ, kind=PREFIXED), acl("o", Operation.READ, DENY)], True),
+    ],
+)
+def test_whether_anything_may_be_read(acls: list[Acl], is_allowed: bool) -> None:
+    decides = authorizer(*acls)
+    assert decides.allows_any(ALICE, Operation.READ, TOPIC) is is_allowed
+    assert not decides.allows_any(ALICE, Operation.READ, ResourceType.GROUP)
+    if not any(each.entry.operation is Operation.ALL for each in acls):
+        # DESCRIBE is implied for a resource, not for any of a type, unless the wildcard says so
+        is_implied = decides.allows(ALICE, Operation.DESCRIBE, TOPIC, "x")
+        assert decides.allows_any(ALICE, Operation.DESCRIBE, TOPIC) is is_implied
+
+
 def test_a_group_of_the_same_name_is_another_resource() -> None:
     decides = authorizer(acl("orders", Operation.ALL))
     assert not decides.allows(ALICE, Operation.READ, ResourceType.GROUP, "orders")
