@@ -134,7 +134,8 @@ class StoredEntities(Generic[T]):
                 made[name] = _Made(value, _units_of(node, *needed))
                 await pace.spend(2 * made[name].units)
             try:
-                await self._store.multi(ops)
+                if ops:
+                    await self._store.multi(ops)
             except (BadVersion, NodeExists, NoNode):
                 continue
             await self._take_all(made, pace)
