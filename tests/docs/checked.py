@@ -13,6 +13,7 @@ import yaml
 from tests.bench import __main__ as bench
 from tests.docs.command_line import check_words
 from tests.fuzz.targets import TARGETS
+from tests.interop.kafka.tools import MAIN_CLASSES
 from tests.rooms import ROOMS, ROOT
 
 Words = tuple[str, ...]
@@ -107,6 +108,11 @@ def _printf(words: Words) -> None:
     assert len(words) > 1
 
 
+def _kafkas_tool(words: Words) -> None:
+    """One that tests run; tests/interop/kafka runs the very lines of the page."""
+    assert words[0].removeprefix("kafka-") in MAIN_CLASSES, words
+
+
 _CHECKERS: Final[dict[str, Callable[[Words], None]]] = {
     "make": _make,
     "pip": _pip,
@@ -116,4 +122,5 @@ _CHECKERS: Final[dict[str, Callable[[Words], None]]] = {
     "tailrace": check_words,
     ".venv/bin/pytest": _pytest,
     "printf": _printf,
+    "kafka-acls": _kafkas_tool,
 }
