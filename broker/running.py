@@ -132,6 +132,8 @@ async def _start_access(broker: Broker, metrics: Metrics, stack: AsyncExitStack)
     stack.push_async_callback(broker.quotas.close)
     await broker.users.start()
     stack.push_async_callback(broker.users.close)
+    if broker.authorizer is not None:
+        broker.authorizer.listen(broker.parked.wake_all)
 
 
 async def _start_coordinators(broker: Broker, metrics: Metrics, stack: AsyncExitStack) -> None:

@@ -5,9 +5,11 @@ DUPLICATE_RESOURCE. kafka-configs asks this whenever it describes users, for the
 Source: org.apache.kafka.metadata.ScramImage.describe.
 """
 
+from tailrace.broker.authorization.required import WHY
 from tailrace.broker.context import RequestContext
 from tailrace.broker.handlers import handles
 from tailrace.broker.handlers._names import repeated
+from tailrace.core.access.acls.model import Operation
 from tailrace.protocol.errors import ErrorCode
 from tailrace.protocol.kafka.apis import DESCRIBE_USER_SCRAM_CREDENTIALS
 from tailrace.protocol.kafka.messages.describe_user_scram_credentials import (
@@ -22,6 +24,8 @@ async def describe_user_scram_credentials(
     ctx: RequestContext, request: DescribeUserScramCredentialsRequest
 ) -> DescribeUserScramCredentialsResponse:
     """Say of each user that it has no credentials."""
+    if code := ctx.cluster_refusal(Operation.DESCRIBE):
+        return DescribeUserScramCredentialsResponse(error_code=code, error_message=WHY[code])
     names = [user.name for user in request.users or ()]
     pace = ctx.pace()
     twice = await repeated(names, pace)

@@ -83,6 +83,7 @@ class Admin:
             log_dir="/data",
             bookies=Bookies(bookies),
             turns=LoopTurns(),
+            authorizer=None,
         )
         self._broker: Broker = broker
         configs.listen(partial(setattr, broker, "config"))
