@@ -85,7 +85,9 @@ def txn(operation: Op) -> Grant:
 
 def produced(*, transactional: bool = False) -> produce.ProduceRequest:
     attributes = TRANSACTIONAL if transactional else 0
-    records = build_batch([Record(value=b"v")], attributes=attributes, producer=Producer(7, 0, 0))
+    records = build_batch(
+        [Record(key=b"k", value=b"v")], attributes=attributes, producer=Producer(7, 0, 0)
+    )
     data = produce.PartitionProduceData(index=0, records=memoryview(records))
     return produce.ProduceRequest(
         transactional_id=ID if transactional else None,

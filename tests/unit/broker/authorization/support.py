@@ -7,11 +7,18 @@ from dataclasses import fields, is_dataclass
 from typing import Any, TypeAlias
 
 from tailrace.broker.coordinator.config import GroupConfig
+from tailrace.broker.transactions.decisions import Producer
 from tailrace.core.access.acls.model import Operation, ResourceType
 from tailrace.core.access.authorizer import Requester
 from tailrace.protocol.errors import ErrorCode as E
+from tailrace.protocol.ids import TopicPartition
+from tailrace.protocol.kafka.apis import CONSUMER_GROUP_HEARTBEAT
+from tailrace.protocol.kafka.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+)
 from tests.unit.broker.coordinator.runtime_support import Groups
 from tests.unit.broker.fakes import World, make_world
+from tests.unit.broker.handlers.ask import ask
 from tests.unit.broker.transactions.runtime_support import CONFIG as TRANSACTIONS
 from tests.unit.broker.transactions.runtime_support import Transactions
 
@@ -110,4 +117,23 @@ async def whole_world() -> AsyncIterator[World]:
         assert len(asyncio.all_tasks()) == 1
 
 
-__all__ = ["DENIALS", "Grant", "SetAuthorizer", "codes", "guard", "whole_world"]
+async def reading_group(world: World) -> None:
+    """Have a consumer group `c`, of KIP-848, with a member that reads `t`."""
+    request = ConsumerGroupHeartbeatRequest(
+        group_id="c",
+        member_id="m",
+        member_epoch=0,
+        rebalance_timeout_ms=60_000,
+        subscribed_topic_names=["t"],
+        topic_partitions=[],
+    )
+    answer = await ask(world, CONSUMER_GROUP_HEARTBEAT, 1, request)
+    assert answer.assignment is not None
+
+
+async def open_transaction(world: World) -> None:
+    """Have the transactional id `x` write to `t`."""
+    coordinator = world.broker.transactions
+    producer = await coordinator.init_producer_id("x", 60_000, None)
+    assert isinstance(producer, Producer)
+    assert await coordinator.add("x", producer, [TopicPartition("t", 0)], 0) is E.NONE

@@ -86,6 +86,7 @@ class Admin:
             authorizer=None,
         )
         self._broker: Broker = broker
+        self.broker = broker
         configs.listen(partial(setattr, broker, "config"))
 
     async def holder(self, topic: str, partition: int) -> int | None:
