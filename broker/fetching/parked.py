@@ -21,6 +21,7 @@ class ParkedFetches:
     def __init__(self) -> None:
         self._parked: dict[Sleeper, None] = {}
         self._woken: deque[Sleeper] = deque()  # in one of the next turns of the loop
+        self._changed = self._going_on = False
 
     def __len__(self) -> int:
         return len(self._parked)
@@ -34,14 +35,20 @@ class ParkedFetches:
         del self._parked[sleeper]
 
     def wake_all(self) -> None:
-        """Wake all, `WOKEN_AT_ONCE` in a turn of the loop; those first that wait longest."""
-        is_going_on = bool(self._woken)
-        self._woken = deque(self._parked)
-        if self._woken and not is_going_on:
+        """Wake all, `WOKEN_AT_ONCE` in a turn of the loop; those first that wait longest.
+
+        Changes of one moment wake them once.
+        """
+        self._changed = True
+        if self._parked and not self._going_on:
+            self._going_on = True
             asyncio.get_running_loop().call_soon(self._wake_some)
 
     def _wake_some(self) -> None:
+        if self._changed and not self._woken:
+            self._woken, self._changed = deque(self._parked), False
         for _ in range(min(len(self._woken), WOKEN_AT_ONCE)):
             self._woken.popleft().wake()
-        if self._woken:
+        self._going_on = bool(self._woken) or self._changed
+        if self._going_on:
             asyncio.get_running_loop().call_soon(self._wake_some)

@@ -13,10 +13,14 @@ from tailrace.protocol.kafka.messages import (
     add_offsets_to_txn,
     add_partitions_to_txn,
     alter_client_quotas,
+    alter_user_scram_credentials,
     consumer_group_describe,
     consumer_group_heartbeat,
+    create_acls,
+    delete_acls,
     delete_groups,
     delete_records,
+    describe_acls,
     describe_client_quotas,
     describe_groups,
     describe_log_dirs,
@@ -202,6 +206,13 @@ def beating() -> consumer_group_heartbeat.ConsumerGroupHeartbeatRequest:
     )
 
 
+def altered_users() -> alter_user_scram_credentials.AlterUserScramCredentialsRequest:
+    of = alter_user_scram_credentials
+    return of.AlterUserScramCredentialsRequest(
+        deletions=[of.ScramCredentialDeletion(name="a", mechanism=1)] * 2
+    )
+
+
 CASES = [
     Case(apis.PRODUCE, 9, produced, {topic(Op.WRITE): T29}),
     Case(
@@ -343,6 +354,27 @@ CASES = [
         lambda: describe_client_quotas.DescribeClientQuotasRequest(components=[]),
         {cluster(Op.DESCRIBE_CONFIGS): C31},
     ),
+    Case(
+        apis.DESCRIBE_ACLS,
+        3,
+        lambda: describe_acls.DescribeAclsRequest(resource_type_filter=1, pattern_type_filter=1),
+        {cluster(Op.DESCRIBE): C31},
+    ),
+    Case(
+        apis.CREATE_ACLS,
+        3,
+        lambda: create_acls.CreateAclsRequest(
+            creations=[create_acls.AclCreation(resource_name=TOPIC)]
+        ),
+        {cluster(Op.ALTER): C31},
+    ),
+    Case(
+        apis.DELETE_ACLS,
+        3,
+        lambda: delete_acls.DeleteAclsRequest(filters=[delete_acls.DeleteAclsFilter()]),
+        {cluster(Op.ALTER): C31},
+    ),
+    Case(apis.ALTER_USER_SCRAM_CREDENTIALS, 0, altered_users, {cluster(Op.ALTER): C31}),
     Case(apis.ALTER_CLIENT_QUOTAS, 1, altered_quotas, {cluster(Op.ALTER_CONFIGS): C31}),
     Case(
         apis.LIST_PARTITION_REASSIGNMENTS,

@@ -35,11 +35,7 @@ Asked = defaultdict[str, set[tuple[Operation, ResourceType]]]
 
 ELSEWHERE = frozenset(
     {
-        "AlterUserScramCredentials",
-        "CreateAcls",
         "CreateDelegationToken",
-        "DeleteAcls",
-        "DescribeAcls",
         "DescribeDelegationToken",
         "ExpireDelegationToken",
         "RenewDelegationToken",
