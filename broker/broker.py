@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from tailrace.broker.cluster.known_epochs import KnownEpochs
+from tailrace.broker.fetching.parked import ParkedFetches
 from tailrace.broker.following.directions import Directions
 from tailrace.core.runtime.loop_turns import LoopTurns
 
@@ -94,6 +95,8 @@ class Broker:
     """What decides; None: everybody may do everything, as in Kafka without an authorizer."""
     acls: "AclStore | None" = None
     """What the authorizer decides by; None without one."""
+    parked: ParkedFetches = field(default_factory=ParkedFetches)
+    """Fetches that wait and are asked about again when what is allowed changes."""
     unsent: "Budget"
     """Unsent response bytes of slow clients."""
     directions: Directions = field(default_factory=Directions)

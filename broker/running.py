@@ -142,6 +142,8 @@ async def _start_access(broker: Broker, metrics: Metrics, stack: AsyncExitStack)
         metrics.register("broker_acl", broker.acls.metrics)
         await broker.acls.start()
         stack.push_async_callback(broker.acls.close)
+    if broker.authorizer is not None:
+        broker.authorizer.listen(broker.parked.wake_all)
 
 
 async def _start_coordinators(broker: Broker, metrics: Metrics, stack: AsyncExitStack) -> None:
