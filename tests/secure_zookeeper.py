@@ -1,0 +1,76 @@
+"""ZooKeepers for tests that know their clients: by password (SASL), by certificate (TLS)."""
+
+from pathlib import Path
+from typing import Final
+
+from tailrace.core.metadata.zookeeper_acls import ZookeeperAccess
+from tailrace.core.metadata.zookeeper_config import ZookeeperSecurityConfig
+from tailrace.core.runtime.config import Secret
+from tests.certificates import Authority
+from tests.ports import free_port
+from tests.zookeeper import ZooKeeperServer
+
+USERS: Final = {"super": "of-all", "tailrace": "s3cret, of course", "other": "another"}
+_SASL: Final = """\
+authProvider.sasl=org.apache.zookeeper.server.auth.SASLAuthenticationProvider
+"""
+_TLS: Final = """\
+secureClientPort={port}
+secureClientPortAddress=127.0.0.1
+serverCnxnFactory=org.apache.zookeeper.server.NettyServerCnxnFactory
+authProvider.x509=org.apache.zookeeper.server.auth.X509AuthenticationProvider
+ssl.keyStore.location={key}
+ssl.trustStore.location={trust}
+ssl.clientAuth=want
+"""
+
+
+class SaslZooKeeper(ZooKeeperServer):
+    """One that authenticates `USERS` by SASL DIGEST-MD5; others come in without an identity."""
+
+    def __init__(self, data: Path, settings: str = "") -> None:
+        super().__init__(data, settings=_SASL + settings)
+        self._jaas = data / "server.jaas"
+        self._java_options = (f"-Djava.security.auth.login.config={self._jaas}",)
+        self.set_users(USERS)
+
+    def set_users(self, users: dict[str, str]) -> None:
+        """Say who is known after the next start."""
+        self._jaas.parent.mkdir(parents=True, exist_ok=True)
+        self._jaas.write_text(jaas("Server", {f"user_{name}": users[name] for name in users}))
+
+
+class TlsZooKeeper(ZooKeeperServer):
+    """One that shows a certificate for 127.0.0.1, and takes a client's name from its own."""
+
+    _jars = "bookkeeper"
+    """They have Netty, which a ZooKeeper needs for TLS."""
+
+    def __init__(self, data: Path, authority: Authority) -> None:
+        self.secure_port = free_port()
+        key = authority.store("zookeeper", "127.0.0.1")
+        settings = _TLS.format(port=self.secure_port, key=key, trust=authority.certificate)
+        super().__init__(data, settings=settings)
+
+    @property
+    def secure_hosts(self) -> str:
+        """Where clients connect that speak TLS."""
+        return f"127.0.0.1:{self.secure_port}"
+
+
+def jaas(section: str, options: dict[str, str]) -> str:
+    """Return a JAAS file for a server or a client of ZooKeeper."""
+    lines = "".join(f'\n    {name}="{text}"' for name, text in options.items())
+    module = "org.apache.zookeeper.server.auth.DigestLoginModule"
+    return f"{section} {{\n    {module} required{lines};\n}};\n"
+
+
+def access(
+    user: str = "tailrace", readable: str = "", *, password: str = "", **settings: object
+) -> ZookeeperAccess:
+    """Return how a user of a `SaslZooKeeper` comes to it, whose nodes are its own."""
+    secret = Secret(password or USERS[user])
+    config = ZookeeperSecurityConfig(
+        **{"auth_username": user, "auth_password": secret, "set_acl": True, **settings}  # type: ignore[arg-type]
+    )
+    return ZookeeperAccess(config, readable)
