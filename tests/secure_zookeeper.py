@@ -20,7 +20,9 @@ secureClientPortAddress=127.0.0.1
 serverCnxnFactory=org.apache.zookeeper.server.NettyServerCnxnFactory
 authProvider.x509=org.apache.zookeeper.server.auth.X509AuthenticationProvider
 ssl.keyStore.location={key}
+ssl.keyStore.password=zookeeper
 ssl.trustStore.location={trust}
+ssl.enabledProtocols=TLSv1.2,TLSv1.3
 ssl.clientAuth=want
 """
 
@@ -48,7 +50,7 @@ class TlsZooKeeper(ZooKeeperServer):
 
     def __init__(self, data: Path, authority: Authority) -> None:
         self.secure_port = free_port()
-        key = authority.store("zookeeper", "127.0.0.1")
+        key = authority.pkcs12("zookeeper", "zookeeper", "127.0.0.1")
         settings = _TLS.format(port=self.secure_port, key=key, trust=authority.certificate)
         super().__init__(data, settings=settings)
 

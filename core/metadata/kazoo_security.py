@@ -5,8 +5,6 @@ SASL for one that refuses the credentials; and goes on for ever with one that ha
 are set right here.
 """
 
-import socket
-import ssl
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
@@ -107,16 +105,3 @@ class Connecting:
                 raise kazoo_errors.AuthFailedError("it ends the connection during SASL") from error
             raise
         self._lost_in_sasl = 0
-
-
-def open_socket(
-    context: ssl.SSLContext | None, address: tuple[str, int], name: str, timeout_s: float
-) -> socket.socket:
-    """Connect, and shake hands where there is a context. Errors: OSError, with its reason."""
-    plain = socket.create_connection(address, timeout_s)
-    try:
-        plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        return plain if context is None else context.wrap_socket(plain, server_hostname=name)
-    except BaseException:
-        plain.close()
-        raise

@@ -36,6 +36,7 @@ from tailrace.core.metadata.kazoo_reads import MultiRead
 from tailrace.core.metadata.kazoo_security import Connecting, credentials, grants_of, kazoo_acl
 from tailrace.core.metadata.store import Check, Create, Delete, Node, Op, SetData, WatchEvent
 from tailrace.core.metadata.zookeeper_acls import PLAIN, Grant, ZookeeperAccess
+from tailrace.core.metadata.zookeeper_tls import zookeeper_context
 
 logger = logging.getLogger(__name__)
 # What kazoo has to say per connection attempt is told by us, once per change of state.
@@ -122,7 +123,9 @@ class ZookeeperLink:
         self._on_state = on_state
         self._on_event = on_event
         timeout_s = session_timeout_ms / 1000
-        self._handler = LoopHandler(timeout_s / (hosts.count(",") + 1))
+        self._handler = LoopHandler(
+            timeout_s / (hosts.count(",") + 1), partial(zookeeper_context, access.config)
+        )
         self._client = KazooClient(
             hosts=hosts,
             timeout=timeout_s,

@@ -29,6 +29,7 @@ from tailrace.core.metadata.store import SessionEvent, SessionListener, WatchEve
 from tailrace.core.metadata.watches import Fired
 from tailrace.core.metadata.zookeeper_acls import PLAIN, ZookeeperAccess
 from tailrace.core.metadata.zookeeper_link import Done, LinkState, Seen, ZookeeperLink
+from tailrace.core.metadata.zookeeper_tls import zookeeper_context
 from tailrace.core.metadata.zookeeper_watches import ABSENT, SessionWatches
 from tailrace.core.runtime.listeners import tell
 from tailrace.core.runtime.metrics import counter, gauge
@@ -113,8 +114,9 @@ class ZookeeperSession:
         """Begin the first session.
 
         Errors: Unavailable when nobody answers in time; AuthFailed when the servers refuse the
-        credentials.
+        credentials; InvalidKeys. Blocks at its begin, with TLS: 50 ms with PKCS12.
         """
+        zookeeper_context(self._access.config)  # of stores that cannot be used we hear now
         self._start_link()
         try:
             await self.within(self._first)
