@@ -30,6 +30,7 @@ from tailrace.core.metadata.uri import parse_uri
 from tailrace.core.metadata.zookeeper import ZookeeperStore
 from tailrace.core.metadata.zookeeper_acls import ZookeeperAccess
 from tailrace.core.runtime.clock import Clock, SystemClock
+from tailrace.core.runtime.config import ConfigError
 from tailrace.core.runtime.files import LockHeld, SystemFiles
 from tailrace.core.runtime.metrics import Metrics
 from tailrace.processes.bookie_config import BookieProcessConfig
@@ -105,6 +106,7 @@ def _remedies(config: BookieProcessConfig) -> Remedies:
             NodeExists: "stop that process, or give another --listen or bookieId",
             LockHeld: "stop that process, or give another --data",
             OSError: f"check {data} and that {config.bookie.host}:{config.bookie.port} is free",
+            ConfigError: "the settings are listed by --show-config",
             CoreError: "",
             BookieError: "",
         },

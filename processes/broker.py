@@ -22,6 +22,7 @@ from tailrace.core.errors import (
     Unavailable,
 )
 from tailrace.core.runtime.clock import Clock, SystemClock
+from tailrace.core.runtime.config import ConfigError
 from tailrace.core.runtime.metrics import Metrics
 from tailrace.processes.broker_config import BrokerProcessConfig
 from tailrace.processes.cluster_namespace import granted_ms, open_bound
@@ -91,6 +92,7 @@ def _remedies(config: BrokerProcessConfig) -> Remedies:
             NodeExists: "give the --metadata that the namespace is bound to, or another "
             "--namespace; or, where it is the id that is taken, another node.id",
             OSError: f"check that {places} is free, or give another --listen",
+            ConfigError: "the settings are listed by --show-config",
             CoreError: "",
         },
         otherwise="nothing was changed; see the log lines above",

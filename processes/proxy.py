@@ -25,6 +25,7 @@ from tailrace.core.errors import (
 from tailrace.core.log.config import LogConfig
 from tailrace.core.log.open_namespace import OpenNamespace
 from tailrace.core.runtime.clock import Clock, SystemClock
+from tailrace.core.runtime.config import ConfigError
 from tailrace.core.runtime.metrics import Metrics
 from tailrace.core.runtime.task_health import task_health
 from tailrace.processes.cluster_namespace import granted_ms, open_bound
@@ -227,6 +228,7 @@ def _remedies(config: ProxyProcessConfig) -> Remedies:
             NodeExists: "give the --metadata that the namespace is bound to, or another "
             "--namespace",
             OSError: f"check that {config.address.listener} is free, or give another --listen",
+            ConfigError: "the settings are listed by --show-config",
             CoreError: "",
         },
         otherwise="nothing was changed; see the log lines above",

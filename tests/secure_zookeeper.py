@@ -1,11 +1,15 @@
 """ZooKeepers for tests that know their clients: by password (SASL), by certificate (TLS)."""
 
+import asyncio
 from pathlib import Path
 from typing import Final
 
-from tailrace.core.metadata.zookeeper_acls import ZookeeperAccess
+from tailrace.core.errors import NoNode
+from tailrace.core.metadata.zookeeper import ZookeeperStore
+from tailrace.core.metadata.zookeeper_acls import Grant, ZookeeperAccess
 from tailrace.core.metadata.zookeeper_config import ZookeeperSecurityConfig
 from tailrace.core.runtime.config import Secret
+from tailrace.core.runtime.tasks import together
 from tests.certificates import Authority
 from tests.ports import free_port
 from tests.zookeeper import ZooKeeperServer
@@ -76,3 +80,37 @@ def access(
         **{"auth_username": user, "auth_password": secret, "set_acl": True, **settings}  # type: ignore[arg-type]
     )
     return ZookeeperAccess(config, readable)
+
+
+def settings_file(path: Path, *, user: str = "tailrace", set_acl: bool = True) -> Path:
+    """Write settings of processes and commands that come as a user of a `SaslZooKeeper`."""
+    path.write_text(
+        f'zookeeper.auth.username = "{user}"\n'
+        f'zookeeper.auth.password = "{USERS[user]}"\n'
+        f"zookeeper.set.acl = {str(set_acl).lower()}\n"
+    )
+    return path
+
+
+def acls_below(hosts: str, root: str, how: ZookeeperAccess) -> dict[str, frozenset[Grant]]:
+    """Return whose every node is, from a root down."""
+
+    async def one(store: ZookeeperStore, path: str) -> tuple[frozenset[Grant], list[str]] | None:
+        try:
+            return frozenset(await store.get_acl(path)), await store.children(path)
+        except NoNode:
+            return None
+
+    async def walk() -> dict[str, frozenset[Grant]]:
+        store = await ZookeeperStore.connect(hosts, access=how)
+        found, waiting = {}, [root]
+        while waiting:
+            step, waiting = waiting[-200:], waiting[:-200]
+            for path, seen in zip(step, await together([one(store, p) for p in step]), strict=True):
+                if seen is not None:
+                    found[path] = seen[0]
+                    waiting += [f"{path}/{name}" for name in seen[1]]
+        await store.close()
+        return found
+
+    return asyncio.run(walk())

@@ -12,12 +12,14 @@ from tailrace.core.metadata.zookeeper import SESSION_TIMEOUT_MS, ZookeeperStore
 from tailrace.core.metadata.zookeeper_acls import ZookeeperAccess
 from tailrace.core.runtime.tasks import both
 from tailrace.tools.cluster.cluster_access import ClusterMetadata, on_store
+from tailrace.tools.cluster.secure import secure
 from tailrace.tools.cluster.zookeeper_settings import zookeeper_settings
 from tailrace.tools.errors import CliError
 from tailrace.tools.options import Json
 from tailrace.tools.output import note, show_json
 
 app = typer.Typer(no_args_is_help=True, add_completion=False)
+app.command("secure")(secure)
 
 BROKER_SESSION_MS: Final = 1_000
 """zkSessionTimeout of `tailrace broker`, unless it is set."""

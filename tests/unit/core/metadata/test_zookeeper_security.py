@@ -3,7 +3,7 @@
 import ast
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -30,14 +30,9 @@ from tailrace.core.runtime.config import Secret
 from tests.secure_zookeeper import USERS, SaslZooKeeper, access
 from tests.zookeeper import ZooKeeperServer
 
+pytestmark = pytest.mark.java
+
 OWN = Grant(ALL, "sasl", "tailrace")
-
-
-@pytest.fixture(scope="module")
-def secure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SaslZooKeeper]:
-    server = SaslZooKeeper(tmp_path_factory.mktemp("sasl") / "zk").start()
-    yield server
-    server.stop()
 
 
 async def connected(
@@ -48,11 +43,11 @@ async def connected(
     )
 
 
-def test_a_node_belongs_to_who_makes_it_however_it_is_made(secure: SaslZooKeeper) -> None:
-    root = secure.make_root()
+def test_a_node_belongs_to_who_makes_it_however_it_is_made(sasl_zookeeper: SaslZooKeeper) -> None:
+    root = sasl_zookeeper.make_root()
 
     async def run() -> None:
-        store = await connected(secure, access(readable="/ns"), root)
+        store = await connected(sasl_zookeeper, access(readable="/ns"), root)
         await store.create("/ledgers/cookies/b1", parents=True)
         await store.create("/ns", b"binding")
         await store.multi([Create("/ns/log"), SetData("/ns/log", b"x"), Create("/ns/.tailrace")])
@@ -88,14 +83,16 @@ REFUSED: list[Attempt] = [
 
 
 @pytest.mark.parametrize("who", ["nobody", "other"])
-def test_others_read_nothing_private_and_write_nothing(secure: SaslZooKeeper, who: str) -> None:
-    root = secure.make_root()
+def test_others_read_nothing_private_and_write_nothing(
+    sasl_zookeeper: SaslZooKeeper, who: str
+) -> None:
+    root = sasl_zookeeper.make_root()
 
     async def run() -> None:
-        store = await connected(secure, access(readable="/ns"), root)
+        store = await connected(sasl_zookeeper, access(readable="/ns"), root)
         await store.create("/users/alice", b"salted", parents=True)
         await store.create("/ns", b"binding")
-        stranger = await connected(secure, PLAIN if who == "nobody" else access(who), root)
+        stranger = await connected(sasl_zookeeper, PLAIN if who == "nobody" else access(who), root)
         for attempt in REFUSED:
             with pytest.raises(NoAuth, match="ACL"):
                 await attempt(stranger)
@@ -112,14 +109,16 @@ def test_others_read_nothing_private_and_write_nothing(secure: SaslZooKeeper, wh
     ("user", "password"), [("tailrace", "not-it"), ("mallory", "not-it"), ("tailrace", 'not-it"')]
 )
 def test_wrong_credentials_end_the_start_at_once(
-    secure: SaslZooKeeper, user: str, password: str, caplog: pytest.LogCaptureFixture
+    sasl_zookeeper: SaslZooKeeper, user: str, password: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)
     how = access("tailrace", auth_username=user, password=password)
 
     async def run() -> None:
-        with pytest.raises(AuthFailed, match=f"{secure.hosts} refuses user '{user}'") as refused:
-            await connected(secure, how, timeout_ms=60_000)
+        with pytest.raises(
+            AuthFailed, match=f"{sasl_zookeeper.hosts} refuses user '{user}'"
+        ) as refused:
+            await connected(sasl_zookeeper, how, timeout_ms=60_000)
         assert "not-it" not in str(refused.value)
 
     asyncio.run(run())
@@ -148,11 +147,11 @@ def test_the_digest_scheme_is_an_identity_too(zookeeper: ZooKeeperServer) -> Non
     asyncio.run(run())
 
 
-def test_a_new_session_is_authenticated_again(secure: SaslZooKeeper) -> None:
-    root = secure.make_root()
+def test_a_new_session_is_authenticated_again(sasl_zookeeper: SaslZooKeeper) -> None:
+    root = sasl_zookeeper.make_root()
 
     async def run() -> None:
-        store = await connected(secure, access(), root)
+        store = await connected(sasl_zookeeper, access(), root)
         await store.create("/private")
         fired = asyncio.Event()
         events: list[SessionEvent] = []
@@ -169,7 +168,7 @@ def test_a_new_session_is_authenticated_again(secure: SaslZooKeeper) -> None:
         assert link.client_id is not None
         await store.get("/private", lambda _path, _event: fired.set())
         await asyncio.get_running_loop().run_in_executor(
-            None, partial(secure.expire, *link.client_id)
+            None, partial(sasl_zookeeper.expire, *link.client_id)
         )
         await is_new.wait()
         assert fired.is_set()  # with SESSION_LOST

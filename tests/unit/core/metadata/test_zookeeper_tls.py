@@ -21,6 +21,8 @@ from tailrace.core.security.keys import InvalidKeys
 from tests.certificates import Authority
 from tests.secure_zookeeper import TlsZooKeeper
 
+pytestmark = pytest.mark.java
+
 
 @pytest.fixture(scope="module")
 def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
