@@ -11,13 +11,11 @@ from tailrace.core.runtime.config import (
     ConfigError,
     Loaded,
     environment_name,
-    from_arguments,
-    from_environment,
-    from_toml,
     load,
     settings_of,
     shown,
 )
+from tailrace.core.runtime.config_sources import from_arguments, from_environment, from_toml
 from tailrace.tools.errors import CliError, Exit
 
 if TYPE_CHECKING:

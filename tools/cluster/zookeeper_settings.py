@@ -5,7 +5,8 @@ from pathlib import Path
 from typing import Final
 
 from tailrace.core.metadata.zookeeper_config import ZookeeperSecurityConfig
-from tailrace.core.runtime.config import ConfigError, from_environment, from_toml, load
+from tailrace.core.runtime.config import ConfigError, load
+from tailrace.core.runtime.config_sources import from_environment, from_toml
 from tailrace.tools.errors import CliError, Exit
 
 CONFIG_VARIABLE: Final = "TAILRACE_ZOOKEEPER_CONFIG"
