@@ -1,5 +1,6 @@
 """A cluster whose ZooKeeper knows its clients: from its begin, and secured while it runs."""
 
+import asyncio
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,26 +9,33 @@ from typing import Final
 import pytest
 from kazoo.client import KazooClient
 
-from tailrace.core.metadata.zookeeper_acls import ALL, OPEN, WORLD_READ, Grant
+from tailrace import dlog
+from tailrace.core.metadata.zookeeper_acls import ALL, OPEN, WORLD_READ, Grant, ZookeeperAccess
+from tailrace.core.metadata.zookeeper_config import ZookeeperSecurityConfig
+from tailrace.core.runtime.config import load
+from tailrace.core.runtime.config_sources import from_toml
 from tailrace.tools.errors import Exit
 from tests.bookie_process import BookieUnderTest
+from tests.certificates import Authority
 from tests.cluster.cli import output, parsed, refusal
 from tests.cluster.three_bookies import SESSION_MS, ClusterBroker
 from tests.secure_zookeeper import (
     USERS,
     SaslZooKeeper,
+    TlsZooKeeper,
     access,
     acls_below,
     settings_file,
 )
 from tests.server_process import TAILRACE
+from tests.zookeeper import ZooKeeperServer
 
 pytestmark = pytest.mark.java
 
 OWN: Final = Grant(ALL, "sasl", "tailrace")
 PRIVATE: Final = frozenset({OWN})
 READABLE: Final = frozenset({OWN, WORLD_READ})
-LEDGERS_MANY: Final = 800
+LEDGERS_MANY: Final = 400
 
 
 @pytest.fixture(scope="module")
@@ -40,16 +48,21 @@ def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SaslZooKeepe
 class Secured:
     """One bookie and one broker; commands come with `credentials` or without."""
 
-    def __init__(self, zookeeper: SaslZooKeeper, path: Path, settings: Path) -> None:
+    def __init__(
+        self, zookeeper: ZooKeeperServer, path: Path, settings: Path, hosts: str = ""
+    ) -> None:
+        """`hosts`: where its clients connect, if not where all may."""
         self.zookeeper = zookeeper
         self.root = zookeeper.make_root()
-        self.metadata = f"zk://{zookeeper.hosts}{self.root}/ledgers"
-        self.namespace = f"distributedlog://{zookeeper.hosts}{self.root}/messaging/test"
+        self.metadata = f"zk://{hosts or zookeeper.hosts}{self.root}/ledgers"
+        where = f"{hosts or zookeeper.hosts}{self.root}/messaging/test"
+        self.namespace = f"distributedlog://{where}"
         config = ("--config", str(settings))
         timeout = ("--set", f"zkTimeout={SESSION_MS}")
         self.bookie = BookieUnderTest(self.metadata, path / "bookie", *config, *timeout)
         self.broker = ClusterBroker(self.metadata, self.namespace, *config)
-        self.broker.arguments = (*self.broker.arguments, "--set", "default.replication.factor=1")
+        for setting in ("default.replication.factor=1", "offsets.topic.num.partitions=1"):
+            self.broker.arguments = (*self.broker.arguments, "--set", setting)
 
     def start(self) -> None:
         self.bookie.start()
@@ -101,6 +114,7 @@ def test_a_cluster_that_is_secured_from_its_begin(
         cluster.greet("hello")
         assert cluster.heard() == b"hello\n"
         assert parsed("ledger", "list", "--metadata", cluster.metadata)
+        asyncio.run(use_libraries(cluster.namespace))
         acls = cluster.acls()
         assert "/messaging/test/.tailrace/topics/greetings" in acls
         assert any(path.startswith("/ledgers/00/") for path in acls)
@@ -122,6 +136,51 @@ def test_a_cluster_that_is_secured_from_its_begin(
         assert USERS["tailrace"] not in everything
     finally:
         cluster.close()
+
+
+async def use_libraries(namespace: str) -> None:
+    """The embedded log and the thin client come with the same settings."""
+    own = {"zookeeper.auth.username": "tailrace", "zookeeper.auth.password": USERS["tailrace"]}
+    async with dlog.open_namespace(namespace, own) as opened:
+        assert "greetings-0" in await opened.list_logs()
+    with pytest.raises(dlog.NoAuth):
+        await dlog.open_namespace(f"{namespace}/.tailrace")
+    async with dlog.ThinClient(namespace, settings=own) as client:
+        assert await client.owner("nothing") is None
+    wrong = own | {"zookeeper.auth.password": "not-it"}
+    with pytest.raises(dlog.AuthFailed):
+        await dlog.open_namespace(namespace, wrong)
+    with pytest.raises(dlog.AuthFailed):
+        await dlog.ThinClient(namespace, settings=wrong)
+
+
+def test_a_cluster_whose_processes_show_certificates(tmp_path: Path) -> None:
+    authority = Authority(tmp_path / "authority")
+    server = TlsZooKeeper(tmp_path / "zk", authority).start()
+    settings = tmp_path / "zookeeper.toml"
+    settings.write_text(
+        "zookeeper.set.acl = true\n"
+        "zookeeper.ssl.client.enable = true\n"
+        f'zookeeper.ssl.keystore.location = "{authority.store("tailrace")}"\n'
+        f'zookeeper.ssl.truststore.location = "{authority.certificate}"\n'
+    )
+    ours = load(ZookeeperSecurityConfig, from_toml(settings)).config
+    cluster = Secured(server, tmp_path, settings, server.secure_hosts)
+    try:
+        with pytest.MonkeyPatch.context() as environment:
+            environment.setenv("TAILRACE_ZOOKEEPER_CONFIG", str(settings))
+            output("cluster", "init", "--metadata", cluster.metadata)
+            cluster.start()
+            output("topic", "create", "greetings", bootstrap=cluster.broker.bootstrap)
+            cluster.greet("hello")
+            assert cluster.heard() == b"hello\n"
+        acls = acls_below(server.secure_hosts, f"{cluster.root}/ledgers", ZookeeperAccess(ours))
+        ((owner,),) = set(acls.values())
+        assert (owner.permissions, owner.scheme) == (ALL, "x509")
+        assert owner.name.startswith("CN=tailrace,")
+    finally:
+        cluster.close()
+        server.stop()
 
 
 def test_wrong_credentials_are_told_with_a_remedy(
