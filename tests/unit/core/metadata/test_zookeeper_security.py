@@ -182,10 +182,13 @@ def test_a_new_session_is_authenticated_again(sasl_zookeeper: SaslZooKeeper) -> 
 def test_credentials_that_are_refused_later_fail_operations_until_they_are_taken_again(
     tmp_path_factory: pytest.TempPathFactory, caplog: pytest.LogCaptureFixture
 ) -> None:
-    server = SaslZooKeeper(tmp_path_factory.mktemp("changed") / "zk").start()
+    only_known = "sessionRequireClientSASLAuth=true\n"
+    server = SaslZooKeeper(tmp_path_factory.mktemp("changed") / "zk", only_known).start()
 
     async def run() -> None:
         in_thread = asyncio.get_running_loop().run_in_executor
+        with pytest.raises(AuthFailed, match="serves no session that has not authenticated"):
+            await connected(server, PLAIN)
         store = await connected(server, access(), timeout_ms=2_000)
         await store.create("/private")
         server.set_users(USERS | {"tailrace": "changed"})
