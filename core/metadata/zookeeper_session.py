@@ -59,6 +59,7 @@ class ZookeeperMetrics:
     refusals_total: int = counter("operations refused because too many waited")
     lost_total: int = counter("times that the connection was lost")
     sessions_total: int = counter("sessions that were begun")
+    auth_failures_total: int = counter("times that the servers refused the credentials")
     waiting: int = gauge("operations that wait for an answer or a connection")
     watches: int = gauge("watches that are set")
 
@@ -264,6 +265,7 @@ class ZookeeperSession:
     def _on_refused(self) -> None:
         """Fail what waits; try again later, as the servers may take the credentials by then."""
         self._refusals += 1
+        self.metrics.auth_failures_total += 1
         self._fail_line(self._refusal())
         if not self._first.done():
             self._first.set_exception(self._refusal())

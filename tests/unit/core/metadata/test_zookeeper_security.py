@@ -199,6 +199,7 @@ def test_credentials_that_are_refused_later_fail_operations_until_they_are_taken
                 await store.get("/private")
             refusal = failed.value
         assert "refuses user 'tailrace'" in str(refusal)
+        assert store.metrics.auth_failures_total > 0
         server.set_users(USERS)
         await in_thread(None, server.restart)
         while True:

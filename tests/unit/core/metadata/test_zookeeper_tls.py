@@ -59,8 +59,7 @@ async def connected(
     )
 
 
-@pytest.mark.parametrize("version", ["TLSv1.2", "TLSv1.3"])
-@pytest.mark.parametrize("kind", ["PEM", "PKCS12"])
+@pytest.mark.parametrize(("kind", "version"), [("PEM", "TLSv1.3"), ("PKCS12", "TLSv1.2")])
 def test_a_certificate_is_an_identity(
     secure: TlsZooKeeper, authority: Authority, version: str, kind: str
 ) -> None:
