@@ -45,6 +45,8 @@ _TABLE: dict[type[CoreError], ErrorCode] = {
     core_errors.BadVersion: ErrorCode.KAFKA_STORAGE_ERROR,
     core_errors.NotEmpty: ErrorCode.KAFKA_STORAGE_ERROR,
     core_errors.Unavailable: ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    core_errors.AuthFailed: ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    core_errors.NoAuth: ErrorCode.KAFKA_STORAGE_ERROR,
     core_errors.ReadCancelled: ErrorCode.NOT_LEADER_OR_FOLLOWER,
     core_errors.ColdStorageDisabled: ErrorCode.KAFKA_STORAGE_ERROR,
     core_errors.ColdStorageUnavailable: ErrorCode.KAFKA_STORAGE_ERROR,

@@ -32,7 +32,9 @@
         DLIllegalState      what a log holds contradicts itself
       MetadataConflict      a versioned update lost its race: read again
         NoNode, NodeExists, BadVersion, NotEmpty
+      NoAuth                an access list of the metadata store does not let this process do it
       Unavailable           closed or not yet ready
+        AuthFailed          the metadata store refuses this process' credentials
         ColdStorageUnavailable  cold storage does not answer
         ReadCancelled       the reader was closed while it was read from
       ColdObjectNotFound    the metadata names an object that is not in cold storage
@@ -202,6 +204,14 @@ class Unavailable(CoreError):
     """Closed, or not yet ready."""
 
     retriable = True
+
+
+class AuthFailed(Unavailable):
+    """The metadata store refuses this process' credentials, or does not serve it without any."""
+
+
+class NoAuth(CoreError):
+    """The access list of a metadata node does not let this process do what it asked for."""
 
 
 class ReadCancelled(Unavailable):

@@ -17,7 +17,7 @@ from tailrace.core.autorecovery.ledger_check import LedgerCheck
 from tailrace.core.autorecovery.replication_metrics import ReplicationMetrics
 from tailrace.core.autorecovery.underreplicated import UnderreplicatedLedgers
 from tailrace.core.autorecovery.worker import ReplicationWorker
-from tailrace.core.errors import CoreError, NoNode, Unavailable
+from tailrace.core.errors import AuthFailed, CoreError, NoAuth, NoNode, Unavailable
 from tailrace.core.ledger.bookie_registry import RegisteredBookies
 from tailrace.core.ledger.context import LedgerContext
 from tailrace.core.ledger.ensembles import Ensembles
@@ -28,13 +28,15 @@ from tailrace.core.metadata.layout import LedgerPaths
 from tailrace.core.metadata.store import MetadataStore
 from tailrace.core.metadata.uri import parse_uri
 from tailrace.core.metadata.zookeeper import ZookeeperStore
+from tailrace.core.metadata.zookeeper_acls import ZookeeperAccess
 from tailrace.core.runtime.clock import Clock, SystemClock
+from tailrace.core.runtime.config import ConfigError
 from tailrace.core.runtime.metrics import Metrics
 from tailrace.core.runtime.task_health import task_health
 from tailrace.core.runtime.tasks import Tasks
 from tailrace.processes.autorecovery_config import AutoRecoveryProcessConfig
 from tailrace.processes.health_http import serve_health
-from tailrace.processes.lifecycle import Remedies, Serving, run_process
+from tailrace.processes.lifecycle import CREDENTIALS, Remedies, Serving, run_process
 
 
 class AutoRecovery:
@@ -72,7 +74,11 @@ async def autorecovery_process(
     """
     async with AsyncExitStack() as stack:
         hosts = parse_uri(config.metadata_uri).hosts
-        store = await ZookeeperStore.connect(hosts, session_timeout_ms=config.session_timeout_ms)
+        store = await ZookeeperStore.connect(
+            hosts,
+            session_timeout_ms=config.session_timeout_ms,
+            access=ZookeeperAccess(config.zookeeper),
+        )
         stack.push_async_callback(store.close)
         metrics.register("metadata", store.metrics)
         task_health().register(metrics)
@@ -127,9 +133,12 @@ def _remedies(config: AutoRecoveryProcessConfig) -> Remedies:
     http = f"{config.http.host}:{config.http.port}"
     return Remedies(
         {
+            AuthFailed: CREDENTIALS,
+            NoAuth: CREDENTIALS,
             Unavailable: f"is ZooKeeper running at {config.metadata_uri}?",
             NoNode: f"tailrace cluster init --metadata {config.metadata_uri}",
             OSError: f"check that {http} is free (httpServerPort)",
+            ConfigError: "the settings are listed by --show-config",
             CoreError: "",
         },
         otherwise="nothing was changed; see the log lines above",

@@ -8,6 +8,7 @@ from tailrace.core.autorecovery.config import AutoRecoveryConfig
 from tailrace.core.ledger.config import BookieClientConfig, LedgerClientConfig
 from tailrace.core.metadata.layout import LEDGERS_ROOT
 from tailrace.core.metadata.uri import parse_uri
+from tailrace.core.metadata.zookeeper_config import ZookeeperSecurityConfig
 from tailrace.core.runtime.config import setting
 from tailrace.core.runtime.host import host_name
 from tailrace.core.runtime.logging_setup import LogLevel
@@ -40,6 +41,7 @@ class AutoRecoveryProcessConfig:
     log_level: LogLevel = setting(
         "log.level", "info", "Least level of what goes to stderr: debug, info, warning, error."
     )
+    zookeeper: ZookeeperSecurityConfig = field(default_factory=ZookeeperSecurityConfig)
     recovery: AutoRecoveryConfig = field(default_factory=AutoRecoveryConfig)
     ledgers: LedgerClientConfig = field(default_factory=LedgerClientConfig)
     bookies: BookieClientConfig = field(default_factory=BookieClientConfig)

@@ -12,7 +12,14 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from tailrace.bookie.app import CANNOT_WRITE, BookieProcess, start_bookie
 from tailrace.bookie.errors import BookieError
 from tailrace.bookie.scrub import Replica
-from tailrace.core.errors import CoreError, NodeExists, NoNode, Unavailable
+from tailrace.core.errors import (
+    AuthFailed,
+    CoreError,
+    NoAuth,
+    NodeExists,
+    NoNode,
+    Unavailable,
+)
 from tailrace.core.ledger.bookie_registry import RegisteredBookies
 from tailrace.core.ledger.client import LedgerClient
 from tailrace.core.ledger.config import LedgerClientConfig
@@ -21,11 +28,13 @@ from tailrace.core.metadata.cluster import check_cluster
 from tailrace.core.metadata.store import MetadataStore
 from tailrace.core.metadata.uri import parse_uri
 from tailrace.core.metadata.zookeeper import ZookeeperStore
+from tailrace.core.metadata.zookeeper_acls import ZookeeperAccess
 from tailrace.core.runtime.clock import Clock, SystemClock
+from tailrace.core.runtime.config import ConfigError
 from tailrace.core.runtime.files import LockHeld, SystemFiles
 from tailrace.core.runtime.metrics import Metrics
 from tailrace.processes.bookie_config import BookieProcessConfig
-from tailrace.processes.lifecycle import Remedies, Serving, run_process
+from tailrace.processes.lifecycle import CREDENTIALS, Remedies, Serving, run_process
 from tailrace.protocol.ids import EntryId, LedgerId
 
 
@@ -51,7 +60,8 @@ async def bookie_process(
     async with AsyncExitStack() as stack:
         timeout_ms = config.session_timeout_ms
         hosts = parse_uri(config.metadata_uri).hosts
-        store = await ZookeeperStore.connect(hosts, session_timeout_ms=timeout_ms)
+        access = ZookeeperAccess(config.zookeeper)
+        store = await ZookeeperStore.connect(hosts, session_timeout_ms=timeout_ms, access=access)
         stack.push_async_callback(store.close)
         metrics.register("metadata", store.metrics)
         bookie = config.bookie_config()
@@ -89,11 +99,14 @@ def _remedies(config: BookieProcessConfig) -> Remedies:
     uri, data = config.metadata_uri, config.data
     return Remedies(
         {
+            AuthFailed: CREDENTIALS,
+            NoAuth: CREDENTIALS,
             Unavailable: f"is ZooKeeper running at {uri}?",
             NoNode: f"tailrace cluster init --metadata {uri}",
             NodeExists: "stop that process, or give another --listen or bookieId",
             LockHeld: "stop that process, or give another --data",
             OSError: f"check {data} and that {config.bookie.host}:{config.bookie.port} is free",
+            ConfigError: "the settings are listed by --show-config",
             CoreError: "",
             BookieError: "",
         },

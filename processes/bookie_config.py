@@ -6,6 +6,7 @@ from pathlib import Path
 
 from tailrace.bookie.config import BookieConfig
 from tailrace.core.metadata.uri import parse_uri
+from tailrace.core.metadata.zookeeper_config import ZookeeperSecurityConfig
 from tailrace.core.runtime.config import setting
 from tailrace.core.runtime.logging_setup import LogLevel
 
@@ -35,6 +36,7 @@ class BookieProcessConfig:
     log_level: LogLevel = setting(
         "log.level", "info", "Least level of what goes to stderr: debug, info, warning, error."
     )
+    zookeeper: ZookeeperSecurityConfig = field(default_factory=ZookeeperSecurityConfig)
     bookie: BookieConfig = field(default_factory=BookieConfig)
 
     def __post_init__(self) -> None:

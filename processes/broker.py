@@ -13,12 +13,20 @@ from typing import TYPE_CHECKING
 from tailrace.broker.broker import Broker
 from tailrace.broker.cluster.paths import ClusterPaths
 from tailrace.broker.running import Storage, running_broker
-from tailrace.core.errors import CoreError, NodeExists, NoNode, Unavailable
+from tailrace.core.errors import (
+    AuthFailed,
+    CoreError,
+    NoAuth,
+    NodeExists,
+    NoNode,
+    Unavailable,
+)
 from tailrace.core.runtime.clock import Clock, SystemClock
+from tailrace.core.runtime.config import ConfigError
 from tailrace.core.runtime.metrics import Metrics
 from tailrace.processes.broker_config import BrokerProcessConfig
 from tailrace.processes.cluster_namespace import granted_ms, open_bound
-from tailrace.processes.lifecycle import Remedies, Serving, run_process
+from tailrace.processes.lifecycle import CREDENTIALS, Remedies, Serving, run_process
 
 if TYPE_CHECKING:
     from tailrace.faults.control import FaultControl
@@ -77,11 +85,14 @@ def _remedies(config: BrokerProcessConfig) -> Remedies:
     places = " ".join(config.broker.network.listeners)
     return Remedies(
         {
+            AuthFailed: CREDENTIALS,
+            NoAuth: CREDENTIALS,
             Unavailable: f"is ZooKeeper running at {config.metadata_uri}?",
             NoNode: f"tailrace cluster init --metadata {config.metadata_uri}",
             NodeExists: "give the --metadata that the namespace is bound to, or another "
             "--namespace; or, where it is the id that is taken, another node.id",
             OSError: f"check that {places} is free, or give another --listen",
+            ConfigError: "the settings are listed by --show-config",
             CoreError: "",
         },
         otherwise="nothing was changed; see the log lines above",

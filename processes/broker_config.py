@@ -10,6 +10,7 @@ from tailrace.core.log.cold.config import ColdConfig
 from tailrace.core.log.config import LogConfig
 from tailrace.core.metadata.layout import LEDGERS_ROOT
 from tailrace.core.metadata.uri import parse_namespace_uri, parse_uri
+from tailrace.core.metadata.zookeeper_config import ZookeeperSecurityConfig
 from tailrace.core.runtime.config import setting
 from tailrace.core.runtime.logging_setup import LogLevel
 from tailrace.processes.standalone_config import TopicLogConfig, check_topic_logs
@@ -52,6 +53,7 @@ class BrokerProcessConfig:
     log_level: LogLevel = setting(
         "log.level", "info", "Least level of what goes to stderr: debug, info, warning, error."
     )
+    zookeeper: ZookeeperSecurityConfig = field(default_factory=ZookeeperSecurityConfig)
     broker: BrokerConfig = field(default_factory=BrokerConfig)
     log: OwnedTopicLogConfig = field(default_factory=OwnedTopicLogConfig)
     cold: ColdConfig = field(default_factory=ColdConfig)

@@ -16,6 +16,8 @@ from tailrace.core.metadata.namespace_binding import BKDLConfig
 from tailrace.core.metadata.store import MetadataStore
 from tailrace.core.metadata.uri import parse_namespace_uri, parse_uri
 from tailrace.core.metadata.zookeeper import ZookeeperStore
+from tailrace.core.metadata.zookeeper_acls import ZookeeperAccess
+from tailrace.core.metadata.zookeeper_config import ZookeeperSecurityConfig
 from tailrace.core.runtime.clock import Clock
 from tailrace.core.runtime.metrics import Metrics
 
@@ -23,11 +25,12 @@ logger = logging.getLogger(__name__)
 
 
 class Connecting(NamedTuple):
-    """How long ZooKeeper may take."""
+    """How to come to ZooKeeper, and how long it may take."""
 
     session_timeout_ms: int
     answer_within_ms: int
     """Each answer."""
+    access: ZookeeperAccess
 
 
 class ClusterSettings(Protocol):
@@ -50,6 +53,10 @@ class ClusterSettings(Protocol):
         """Of each of its answers."""
 
     @property
+    def zookeeper(self) -> ZookeeperSecurityConfig:
+        """Credentials for it, and whose the nodes are."""
+
+    @property
     def cold(self) -> ColdConfig:
         """Cold storage."""
 
@@ -69,7 +76,8 @@ async def open_bound(
 
     Errors: as `bind`. Cancel: the stack closes what is open.
     """
-    connecting = Connecting(config.session_timeout_ms, config.answer_within_ms)
+    access = ZookeeperAccess(config.zookeeper, parse_namespace_uri(config.namespace_uri).root)
+    connecting = Connecting(config.session_timeout_ms, config.answer_within_ms, access)
     await bind(config.metadata_uri, config.namespace_uri, connecting)
     options = NamespaceOptions(
         log=log,
@@ -78,6 +86,7 @@ async def open_bound(
         cold=config.cold,
         session_timeout_ms=config.session_timeout_ms,
         answer_within_ms=config.answer_within_ms,
+        zookeeper=config.zookeeper,
         ledger_servers=parse_uri(config.metadata_uri).hosts,
     )
     opening = open_namespace(config.namespace_uri, options, clock)
@@ -145,6 +154,7 @@ async def _connect(hosts: str, connecting: Connecting, stack: AsyncExitStack) ->
         hosts,
         session_timeout_ms=connecting.session_timeout_ms,
         answer_within_ms=connecting.answer_within_ms,
+        access=connecting.access,
     )
     stack.push_async_callback(store.close)
     return store

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import uvloop
 
@@ -22,6 +22,12 @@ from tailrace.core.runtime.logging_setup import LogLevel, set_up_logging
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
+
+CREDENTIALS: Final = (
+    "check zookeeper.auth.username and zookeeper.auth.password, and whom the ACLs there name "
+    "(docs/operations/security.md)"
+)
+"""The remedy where ZooKeeper refuses a process."""
 
 
 @dataclass(frozen=True, slots=True)

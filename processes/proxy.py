@@ -14,15 +14,23 @@ from typing import NamedTuple
 
 from tailrace.broker.cluster.paths import ClusterPaths
 from tailrace.broker.listeners import Endpoint
-from tailrace.core.errors import CoreError, NodeExists, NoNode, Unavailable
+from tailrace.core.errors import (
+    AuthFailed,
+    CoreError,
+    NoAuth,
+    NodeExists,
+    NoNode,
+    Unavailable,
+)
 from tailrace.core.log.config import LogConfig
 from tailrace.core.log.open_namespace import OpenNamespace
 from tailrace.core.runtime.clock import Clock, SystemClock
+from tailrace.core.runtime.config import ConfigError
 from tailrace.core.runtime.metrics import Metrics
 from tailrace.core.runtime.task_health import task_health
 from tailrace.processes.cluster_namespace import granted_ms, open_bound
 from tailrace.processes.health_http import serve_health
-from tailrace.processes.lifecycle import Remedies, Serving, run_process
+from tailrace.processes.lifecycle import CREDENTIALS, Remedies, Serving, run_process
 from tailrace.processes.proxy_config import (
     ProxyProcessConfig,
     ReadProxyConfig,
@@ -213,11 +221,14 @@ def _serving(running: RunningProxy) -> Serving:
 def _remedies(config: ProxyProcessConfig) -> Remedies:
     return Remedies(
         {
+            AuthFailed: CREDENTIALS,
+            NoAuth: CREDENTIALS,
             Unavailable: f"is ZooKeeper running at {config.metadata_uri}?",
             NoNode: f"tailrace cluster init --metadata {config.metadata_uri}",
             NodeExists: "give the --metadata that the namespace is bound to, or another "
             "--namespace",
             OSError: f"check that {config.address.listener} is free, or give another --listen",
+            ConfigError: "the settings are listed by --show-config",
             CoreError: "",
         },
         otherwise="nothing was changed; see the log lines above",

@@ -11,6 +11,7 @@ from tailrace.core.log.cold.config import ColdConfig
 from tailrace.core.log.config import LogConfig
 from tailrace.core.metadata.layout import LEDGERS_ROOT
 from tailrace.core.metadata.uri import parse_namespace_uri, parse_uri
+from tailrace.core.metadata.zookeeper_config import ZookeeperSecurityConfig
 from tailrace.core.runtime.config import setting
 from tailrace.core.runtime.logging_setup import LogLevel
 from tailrace.processes.health_http import HealthHttpConfig
@@ -46,6 +47,7 @@ class ProxyProcessConfig:
     log_level: LogLevel = setting(
         "log.level", "info", "Least level of what goes to stderr: debug, info, warning, error."
     )
+    zookeeper: ZookeeperSecurityConfig = field(default_factory=ZookeeperSecurityConfig)
     address: ProxyAddressConfig = field(default_factory=ProxyAddressConfig)
     grpc: GrpcConfig = field(default_factory=GrpcConfig)
     log: LogConfig = field(default_factory=LogConfig)

@@ -36,6 +36,9 @@ _roots = count()
 class ZooKeeperServer:
     """One ZooKeeper. Its data outlives `kill` and `restart`; sessions expire to within 200 ms."""
 
+    _java_options: tuple[str, ...] = ()
+    _jars = "zookeeper"
+
     def __init__(
         self, data: Path, *, number: int = 0, peers: str = "", port: int = 0, settings: str = ""
     ) -> None:
@@ -144,10 +147,11 @@ class ZooKeeperServer:
                 [
                     tool("java"),
                     *("-Xmx128m", *QUICK_JVM),
+                    *self._java_options,
                     # What a killed process wrote stays in the page cache: no plug is pulled.
                     *("-Dzookeeper.forceSync=no", "-Dzookeeper.preAllocSize=512"),
                     "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
-                    *("-cp", os.pathsep.join(map(str, jars("zookeeper")))),
+                    *("-cp", os.pathsep.join(map(str, jars(self._jars)))),
                     "org.apache.zookeeper.server.quorum.QuorumPeerMain",
                     str(config),
                 ],

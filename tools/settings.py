@@ -5,7 +5,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from tailrace.core.runtime.config import Assignment, ConfigError, Loaded, load, shown
+from tailrace.core.metadata.zookeeper_config import ZookeeperSecurityConfig
+from tailrace.core.runtime.config import (
+    Assignment,
+    ConfigError,
+    Loaded,
+    environment_name,
+    load,
+    settings_of,
+    shown,
+)
 from tailrace.core.runtime.config_sources import from_arguments, from_environment, from_toml
 from tailrace.tools.errors import CliError, Exit
 
@@ -19,6 +28,7 @@ CLIENT_VARIABLES = (
     "TAILRACE_BOOTSTRAP",
     "TAILRACE_METADATA",
     "TAILRACE_NAMESPACE",
+    "TAILRACE_ZOOKEEPER_CONFIG",
 )
 """Variables of the other commands; no settings of a broker."""
 
@@ -47,7 +57,7 @@ def load_settings_of(
     try:
         given = [
             *(from_toml(config) if config else ()),
-            *from_environment(kind, os.environ, CLIENT_VARIABLES),
+            *from_environment(kind, os.environ, _of_others(kind)),
             *from_arguments(assignments),
             *options,
         ]
@@ -58,6 +68,13 @@ def load_settings_of(
             remedy=f"{command} --show-config lists every setting",
             code=Exit.USAGE,
         ) from error
+
+
+def _of_others(kind: type) -> list[str]:
+    """Return the variables that commands take, and that are no settings of this process."""
+    own = {leaf.key for leaf in settings_of(kind)}
+    zookeeper = (leaf.key for leaf in settings_of(ZookeeperSecurityConfig))
+    return [*CLIENT_VARIABLES, *(environment_name(key) for key in zookeeper if key not in own)]
 
 
 def show_settings(loaded: Loaded[T], *, as_json: bool) -> None:

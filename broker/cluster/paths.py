@@ -8,10 +8,9 @@ Kafka cluster of its own, and several of them share the bookies.
 from typing import Final
 
 from tailrace.core.metadata.entity_nodes import entity_node
+from tailrace.core.metadata.layout import KAFKA_CLUSTER
 
 STANDALONE_ROOT: Final = "/tailrace"
-
-_RESERVED_CHILD: Final = ".tailrace"
 
 
 class ClusterPaths:
@@ -33,7 +32,7 @@ class ClusterPaths:
     @classmethod
     def of_namespace(cls, namespace: str) -> "ClusterPaths":
         """Return the paths of the cluster whose logs lie in a namespace."""
-        return cls(f"{namespace}/{_RESERVED_CHILD}")
+        return cls(f"{namespace}/{KAFKA_CLUSTER}")
 
     def topic(self, name: str) -> str:
         """Return the node of a topic; legal topic names are legal node names."""

@@ -24,6 +24,8 @@ from tailrace.core.metadata.sqlite import SqliteStore
 from tailrace.core.metadata.store import MetadataStore
 from tailrace.core.metadata.uri import NamespaceUri, parse_namespace_uri, parse_servers
 from tailrace.core.metadata.zookeeper import SESSION_TIMEOUT_MS, ZookeeperStore
+from tailrace.core.metadata.zookeeper_acls import ZookeeperAccess
+from tailrace.core.metadata.zookeeper_config import ZookeeperSecurityConfig
 from tailrace.core.runtime.clock import Clock, SystemClock
 
 
@@ -39,6 +41,7 @@ class NamespaceOptions:
     session_timeout_ms: int = SESSION_TIMEOUT_MS
     answer_within_ms: int | None = None
     """How long operations on metadata wait, if not for one session timeout."""
+    zookeeper: ZookeeperSecurityConfig = field(default_factory=ZookeeperSecurityConfig)
     ledger_servers: str = ""
     """ZooKeeper servers of the ledgers, if the names in the binding do not lead there from here;
     then the URI's servers have the logs, whatever the binding says."""
@@ -75,7 +78,7 @@ async def open_namespace(
     at = parse_namespace_uri(uri)
     options, clock = options or NamespaceOptions(), clock or SystemClock()
     async with AsyncExitStack() as stack:
-        stores = _Stores(options, stack)
+        stores = _Stores(options, at.root, stack)
         store = await stores.first(at, clock)
         binding = await resolve_binding(store, at.root)
         ledger_store = store
@@ -111,8 +114,9 @@ def _servers(uri: NamespaceUri, bound: BKDLConfig, options: NamespaceOptions) ->
 class _Stores:
     """Connections to metadata, one for each group of servers; closed by the stack."""
 
-    def __init__(self, options: NamespaceOptions, stack: AsyncExitStack) -> None:
+    def __init__(self, options: NamespaceOptions, root: str, stack: AsyncExitStack) -> None:
         self._options = options
+        self._access = ZookeeperAccess(options.zookeeper, root)
         self._stack = stack
         self._open: dict[frozenset[str], MetadataStore] = {}
 
@@ -130,6 +134,7 @@ class _Stores:
                 hosts,
                 session_timeout_ms=self._options.session_timeout_ms,
                 answer_within_ms=self._options.answer_within_ms,
+                access=self._access,
             )
             self._stack.push_async_callback(store.close)
             self._open[key] = store

@@ -17,6 +17,10 @@ LEDGERS_ROOT: Final = "/ledgers"
 NAMESPACE_ROOT: Final = "/distributedlog/tailrace"
 """Where the log streams of a standalone broker are, in its own store."""
 
+KAFKA_CLUSTER: Final = ".tailrace"
+"""Child of a namespace in ZooKeeper below which a Kafka cluster keeps what it agrees on. The dot
+says that it is not a log, to Java's library too."""
+
 LAYOUT_TEXT: Final = b"2\norg.apache.bookkeeper.meta.HierarchicalLedgerManagerFactory:1"
 """What `<root>/LAYOUT` holds: layout format 2, ledger manager and its version."""
 

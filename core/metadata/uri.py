@@ -24,6 +24,7 @@ from tailrace.core.metadata.node_path import split_path
 from tailrace.core.metadata.sqlite import SqliteStore
 from tailrace.core.metadata.store import MetadataStore
 from tailrace.core.metadata.zookeeper import SESSION_TIMEOUT_MS, ZookeeperStore
+from tailrace.core.metadata.zookeeper_acls import PLAIN, ZookeeperAccess
 from tailrace.core.runtime.clock import Clock, SystemClock
 
 _LAYOUTS: Final = ("", "hierarchical", "null")
@@ -111,16 +112,21 @@ async def open_store(
     *,
     session_timeout_ms: int = SESSION_TIMEOUT_MS,
     read_only: bool = False,
+    access: ZookeeperAccess = PLAIN,
 ) -> MetadataStore:
     """Open the store that a URI names; the caller closes it.
 
     `read_only` opens an SQLite file beside its owner; ZooKeeper has no owner and ignores it.
-    Errors: ValueError (the URI), Unavailable (nobody answers, no such file), CorruptData.
+    `access`: credentials for ZooKeeper, and whose the nodes are that are made.
+    Errors: ValueError (the URI), Unavailable (nobody answers, no such file), AuthFailed,
+    InvalidKeys, CorruptData.
     """
     at = parse_uri(uri)
     if at.path is not None:
         return SqliteStore(at.path, clock or SystemClock(), read_only=read_only)
-    return await ZookeeperStore.connect(at.hosts, session_timeout_ms=session_timeout_ms)
+    return await ZookeeperStore.connect(
+        at.hosts, session_timeout_ms=session_timeout_ms, access=access
+    )
 
 
 def _host(uri: str, host: str) -> str:

@@ -19,6 +19,7 @@ from tailrace.core.metadata.store import (
     SessionListener,
     Watch,
 )
+from tailrace.core.metadata.zookeeper_acls import PLAIN, Grant, ZookeeperAccess
 from tailrace.core.metadata.zookeeper_link import Seen
 from tailrace.core.metadata.zookeeper_names import SequentialNames
 from tailrace.core.metadata.zookeeper_session import ZookeeperSession
@@ -59,13 +60,16 @@ class ZookeeperStore:
         chroot: str = "",
         session_timeout_ms: int = SESSION_TIMEOUT_MS,
         answer_within_ms: int | None = None,
+        access: ZookeeperAccess = PLAIN,
     ) -> Self:
         """Return a store with a session. `hosts`: "h1:2181,h2:2181"; `chroot`: "" or "/path".
 
         The servers may bound the timeout: see `session_timeout_ms`. `answer_within_ms`: how long
-        operations wait, if not for one session timeout. Errors: Unavailable when nobody answers.
+        operations wait, if not for one session timeout. `access`: credentials, TLS, and whose the
+        nodes are that are made. Errors: Unavailable when nobody answers; AuthFailed when the
+        servers refuse the credentials; InvalidKeys.
         """
-        session = ZookeeperSession(hosts + chroot, session_timeout_ms, answer_within_ms)
+        session = ZookeeperSession(hosts + chroot, session_timeout_ms, answer_within_ms, access)
         await session.open()
         store = cls(session)
         try:
@@ -233,6 +237,22 @@ class ZookeeperStore:
     async def sync(self) -> None:
         """Make later reads see everything that was done before, through whichever server."""
         await self._session.ask(lambda link, done: link.sync(done))
+
+    async def get_acl(self, path: str) -> tuple[Grant, ...]:
+        """Return the ACL of a node, with the identities that the servers made of it.
+
+        Errors: NoNode; NoAuth.
+        """
+        split_path(path)
+        return cast(
+            "tuple[Grant, ...]",
+            await self._session.ask(lambda link, done: link.get_acl(path, done)),
+        )
+
+    async def set_acl(self, path: str, acl: Sequence[Grant]) -> None:
+        """Replace the ACL of a node. Errors: NoNode; NoAuth."""
+        split_path(path)
+        await self._session.ask(lambda link, done: link.set_acl(path, acl, done))
 
     async def close(self) -> None:
         """End the session: its ephemeral nodes go. Idempotent. Waits one session timeout at most.

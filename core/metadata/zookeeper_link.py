@@ -21,9 +21,11 @@ from kazoo.protocol.paths import _prefix_root
 from kazoo.protocol.serialization import Connect
 
 from tailrace.core.errors import (
+    AuthFailed,
     BadVersion,
     CoreError,
     MetadataConflict,
+    NoAuth,
     NodeExists,
     NoNode,
     NotEmpty,
@@ -31,7 +33,10 @@ from tailrace.core.errors import (
 )
 from tailrace.core.metadata.kazoo_handler import LoopHandler
 from tailrace.core.metadata.kazoo_reads import MultiRead
+from tailrace.core.metadata.kazoo_security import Connecting, credentials, grants_of, kazoo_acl
 from tailrace.core.metadata.store import Check, Create, Delete, Node, Op, SetData, WatchEvent
+from tailrace.core.metadata.zookeeper_acls import PLAIN, Grant, ZookeeperAccess
+from tailrace.core.metadata.zookeeper_tls import zookeeper_context
 
 logger = logging.getLogger(__name__)
 # What kazoo has to say per connection attempt is told by us, once per change of state.
@@ -49,6 +54,8 @@ class LinkState(Enum):
     CONNECTED = "connected"
     SUSPENDED = "suspended"
     EXPIRED = "expired"
+    REFUSED = "refused"
+    """The servers do not take this process' credentials; kazoo has given up."""
     CLOSED = "closed"
     """kazoo has given up: by `stop`, or after something it did not expect."""
 
@@ -66,12 +73,21 @@ class Seen(NamedTuple):
 Done: TypeAlias = Callable[[Any], None]
 """Takes an answer or a CoreError, on the loop, in the order in which answers came."""
 
-_CONFLICTS: Final[dict[type[Exception], type[MetadataConflict]]] = {
+_ERRORS: Final[dict[type[Exception], type[CoreError]]] = {
     kazoo_errors.NoNodeError: NoNode,
     kazoo_errors.NodeExistsError: NodeExists,
     kazoo_errors.BadVersionError: BadVersion,
     kazoo_errors.NotEmptyError: NotEmpty,
     kazoo_errors.NoChildrenForEphemeralsError: MetadataConflict,
+}
+_REFUSALS: Final[dict[type[Exception], tuple[type[CoreError], str]]] = {
+    kazoo_errors.NoAuthError: (NoAuth, "its ACL in ZooKeeper does not let this process do that"),
+    kazoo_errors.InvalidACLError: (NoAuth, "ZooKeeper does not know the users of its ACL"),
+    kazoo_errors.AuthFailedError: (AuthFailed, "ZooKeeper refuses the credentials"),
+    kazoo_errors.SessionClosedRequireSaslError: (
+        AuthFailed,
+        "ZooKeeper serves no session that has not authenticated",
+    ),
 }
 _EVENTS: Final = {
     "CREATED": WatchEvent.CREATED,
@@ -80,6 +96,10 @@ _EVENTS: Final = {
     "CHILD": WatchEvent.CHILDREN,
 }
 _BROKEN: Final = (kazoo_errors.ConnectionLoss, kazoo_errors.SessionExpiredError)
+_ENDED: Final = {
+    KeeperState.EXPIRED_SESSION: LinkState.EXPIRED,
+    KeeperState.AUTH_FAILED: LinkState.REFUSED,
+}
 _NOT_AT_FAULT: Final = (kazoo_errors.RolledBackError, kazoo_errors.RuntimeInconsistency)
 
 
@@ -96,24 +116,30 @@ class ZookeeperLink:
         session_timeout_ms: int,
         on_state: Callable[[LinkState, int], None],
         on_event: Callable[[str, WatchEvent], None],
+        access: ZookeeperAccess = PLAIN,
     ) -> None:
+        self._access = access
         self._loop = asyncio.get_running_loop()
         self._on_state = on_state
         self._on_event = on_event
         timeout_s = session_timeout_ms / 1000
-        self._handler = LoopHandler(timeout_s / (hosts.count(",") + 1))
+        self._handler = LoopHandler(
+            timeout_s / (hosts.count(",") + 1), partial(zookeeper_context, access.config)
+        )
         self._client = KazooClient(
             hosts=hosts,
             timeout=timeout_s,
             handler=self._handler,
             connection_retry={**_RECONNECT, "max_delay": min(_RECONNECT_S_MAX, timeout_s / 5)},
             logger=_kazoo_logger,
+            **credentials(access.config),
         )
         self._client.add_listener(self._state_changed)
         self.granted_ms = 0
         """The session timeout that the server has granted; 0 before there is a session."""
         connection = self._client._connection
         connection._invoke = partial(self._invoked, connection._invoke)
+        self._connecting = Connecting(connection, self._authenticated)
 
     @property
     def is_live(self) -> bool:
@@ -125,6 +151,11 @@ class ZookeeperLink:
         """Session id and password, while connected."""
         found: tuple[int, bytes] | None = self._client.client_id
         return found
+
+    @property
+    def trouble(self) -> str:
+        """Why the last attempt to connect failed; empty after one that did not."""
+        return self._connecting.trouble
 
     def start(self) -> None:
         """Begin to connect."""
@@ -194,7 +225,8 @@ class ZookeeperLink:
     ) -> None:
         """Answer the path that was made. Errors: NodeExists, NoNode."""
         with self._asking(path, done, str):
-            self._client.create_async(path, data, ephemeral=ephemeral, sequence=sequential)
+            acl = kazoo_acl(self._access.acl(path))
+            self._client.create_async(path, data, acl, ephemeral=ephemeral, sequence=sequential)
 
     def set(self, path: str, data: bytes, version: int, done: Done) -> None:
         """Answer the new version. Errors: NoNode, BadVersion."""
@@ -210,7 +242,11 @@ class ZookeeperLink:
         """Answer each op's new version. Errors: the first failing op's."""
         transaction = self._client.transaction()
         for op in ops:
-            _ADD[type(op)](transaction, op)
+            if isinstance(op, Create):
+                acl = kazoo_acl(self._access.acl(op.path))
+                transaction.create(op.path, op.data, acl, ephemeral=op.ephemeral)
+            else:
+                _ADD[type(op)](transaction, op)
         with self._asking("multi", done, partial(_versions, ops)):
             transaction.commit_async()
 
@@ -218,6 +254,16 @@ class ZookeeperLink:
         """Answer once the server has caught up with the leader."""
         with self._asking("sync", done, lambda _: None):
             self._client.sync_async("/")
+
+    def get_acl(self, path: str, done: Done) -> None:
+        """Answer the grants of a node. Errors: NoNode, NoAuth."""
+        with self._asking(path, done, lambda answer: grants_of(answer[0])):
+            self._client.get_acls_async(path)
+
+    def set_acl(self, path: str, grants: Sequence[Grant], done: Done) -> None:
+        """Answer None. Errors: NoNode, NoAuth."""
+        with self._asking(path, done, lambda _: None):
+            self._client.set_acls_async(path, kazoo_acl(grants))
 
     @contextlib.contextmanager
     def _asking(self, path: str, done: Done, convert: Callable[[Any], Any]) -> Iterator[None]:
@@ -252,15 +298,14 @@ class ZookeeperLink:
             self._post(self._on_event, event.path, kind)
 
     def _state_changed(self, state: str) -> None:
-        client = self._client
-        if state == KazooState.CONNECTED:
-            self._post(self._on_state, LinkState.CONNECTED, client.client_id[0])
-        elif state == KazooState.SUSPENDED:
+        if state == KazooState.SUSPENDED:
             self._post(self._on_state, LinkState.SUSPENDED, 0)
-        elif client.client_state == KeeperState.EXPIRED_SESSION:
-            self._post(self._on_state, LinkState.EXPIRED, 0)
-        else:
-            self._post(self._on_state, LinkState.CLOSED, 0)
+        elif state != KazooState.CONNECTED:  # of which `_authenticated` tells
+            ended = _ENDED.get(self._client.client_state, LinkState.CLOSED)
+            self._post(self._on_state, ended, 0)
+
+    def _authenticated(self) -> None:
+        self._post(self._on_state, LinkState.CONNECTED, self._client.client_id[0])
 
     def _post(self, call: Callable[..., None], *arguments: Any) -> None:
         with contextlib.suppress(RuntimeError):  # the loop is closed: nobody listens any more
@@ -268,7 +313,6 @@ class ZookeeperLink:
 
 
 _ADD: Final[dict[type[Any], Callable[[Any, Any], None]]] = {
-    Create: lambda transaction, op: transaction.create(op.path, op.data, ephemeral=op.ephemeral),
     SetData: lambda transaction, op: transaction.set_data(op.path, op.data, op.version),
     Delete: lambda transaction, op: transaction.delete(op.path, op.version),
     Check: lambda transaction, op: transaction.check(op.path, op.version),
@@ -277,9 +321,12 @@ _ADD: Final[dict[type[Any], Callable[[Any, Any], None]]] = {
 
 def core_error(error: Exception, path: str) -> CoreError:
     """Return what to raise for an error of kazoo's."""
-    for theirs, ours in _CONFLICTS.items():
+    for theirs, ours in _ERRORS.items():
         if isinstance(error, theirs):
             return ours(path)
+    for refused, (kind, why) in _REFUSALS.items():
+        if isinstance(error, refused):
+            return kind(f"{path}: {why}")
     if isinstance(error, _BROKEN):
         return Unavailable(f"{path}: lost ZooKeeper ({type(error).__name__}); it may have happened")
     return Unavailable(f"{path}: ZooKeeper: {type(error).__name__} {error}".rstrip())

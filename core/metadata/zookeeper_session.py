@@ -17,10 +17,19 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, TypeVar
 
-from tailrace.core.errors import CoreError, NoNode, OverCapacity, Unavailable
+from tailrace.core.errors import (
+    AuthFailed,
+    CoreError,
+    NoAuth,
+    NoNode,
+    OverCapacity,
+    Unavailable,
+)
 from tailrace.core.metadata.store import SessionEvent, SessionListener, WatchEvent
 from tailrace.core.metadata.watches import Fired
+from tailrace.core.metadata.zookeeper_acls import PLAIN, ZookeeperAccess
 from tailrace.core.metadata.zookeeper_link import Done, LinkState, Seen, ZookeeperLink
+from tailrace.core.metadata.zookeeper_tls import zookeeper_context
 from tailrace.core.metadata.zookeeper_watches import ABSENT, SessionWatches
 from tailrace.core.runtime.listeners import tell
 from tailrace.core.runtime.metrics import counter, gauge
@@ -37,6 +46,8 @@ CLOSE_UNHEARD_S: Final = 1.0
 
 RESTART_DELAY_S: Final = 1.0
 """Before a client that gave up is replaced by a new one."""
+REFUSED_DELAY_S_MAX: Final = 30.0
+"""The same when the servers refuse the credentials: from `RESTART_DELAY_S` on, twice each time."""
 
 
 @dataclass(slots=True)
@@ -48,6 +59,7 @@ class ZookeeperMetrics:
     refusals_total: int = counter("operations refused because too many waited")
     lost_total: int = counter("times that the connection was lost")
     sessions_total: int = counter("sessions that were begun")
+    auth_failures_total: int = counter("times that the servers refused the credentials")
     waiting: int = gauge("operations that wait for an answer or a connection")
     watches: int = gauge("watches that are set")
 
@@ -65,7 +77,11 @@ class ZookeeperSession:
     """One session after the other, on one loop. Every wait ends within one session timeout."""
 
     def __init__(
-        self, hosts: str, session_timeout_ms: int, answer_within_ms: int | None = None
+        self,
+        hosts: str,
+        session_timeout_ms: int,
+        answer_within_ms: int | None = None,
+        access: ZookeeperAccess = PLAIN,
     ) -> None:
         """`answer_within_ms`: how long operations wait, if not for one session timeout."""
         self.session_id = 0
@@ -76,7 +92,10 @@ class ZookeeperSession:
         self._answer_ms = answer_within_ms or session_timeout_ms
         self._link: ZookeeperLink | None = None
         self._is_connected = False
-        self._first = asyncio.Event()
+        self._access = access
+        self._first: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._refusals = 0
+        """How often in a row the credentials were refused."""
         self._closed = False
         self._in_line: dict[_Asked, None] = {}
         self._sent: dict[_Asked, None] = {}
@@ -93,10 +112,15 @@ class ZookeeperSession:
         return self._closed
 
     async def open(self) -> None:
-        """Begin the first session. Errors: Unavailable when nobody answers in time."""
+        """Begin the first session.
+
+        Errors: Unavailable when nobody answers in time; AuthFailed when the servers refuse the
+        credentials; InvalidKeys. Blocks at its begin, with TLS: 50 ms with PKCS12.
+        """
+        zookeeper_context(self._access.config)  # of stores that cannot be used we hear now
         self._start_link()
         try:
-            await self.within(self._first.wait())
+            await self.within(self._first)
         except BaseException:
             await self.close()
             raise
@@ -117,6 +141,8 @@ class ZookeeperSession:
         """
         if self._closed:
             raise Unavailable("the metadata store is closed")
+        if self._refusals:
+            raise self._refusal()
         if self.metrics.waiting >= WAITING_MAX:
             self.metrics.refusals_total += 1
             raise OverCapacity(f"{WAITING_MAX} metadata operations wait")
@@ -137,8 +163,10 @@ class ZookeeperSession:
                 return await wait
         except TimeoutError:
             self.metrics.unavailable_total += 1
+            trouble = self._link.trouble if self._link is not None else ""
             raise Unavailable(
                 f"ZooKeeper at {self._hosts} did not answer within {self._answer_ms} ms"
+                + (f": {trouble}" if trouble else "")
             ) from None
 
     async def close(self) -> None:
@@ -151,9 +179,7 @@ class ZookeeperSession:
             return
         self._closed = True
         self._give_up("the metadata store was closed")
-        for asked in self._in_line:
-            if not asked.future.done():
-                asked.future.set_exception(Unavailable("the metadata store is closed"))
+        self._fail_line(Unavailable("the metadata store is closed"))
         if self._link is not None:
             wait_s = self._timeout_ms / 1000 if self._link.is_live else CLOSE_UNHEARD_S
             await asyncio.wait([self._link.stop()], timeout=wait_s)
@@ -164,7 +190,7 @@ class ZookeeperSession:
         if self._link is not None:
             _ = self._link.stop()  # nothing is left of it to wait for
         self._link = ZookeeperLink(
-            self._hosts, self._timeout_ms, self._on_link_state, self._on_event
+            self._hosts, self._timeout_ms, self._on_link_state, self._on_event, self._access
         )
         self._link.start()
 
@@ -199,6 +225,12 @@ class ZookeeperSession:
             self._settle(asked, Unavailable(f"{reason}: it may have happened"))
         self._count()
 
+    def _fail_line(self, error: CoreError) -> None:
+        """Fail everything that was not sent."""
+        for asked in self._in_line:
+            if not asked.future.done():
+                asked.future.set_exception(error)
+
     def _settle(self, asked: _Asked, answer: Any) -> None:
         result = asked.answered(answer)
         if asked.future.done():
@@ -224,11 +256,31 @@ class ZookeeperSession:
         self._on_lost()
         if state is not LinkState.SUSPENDED:
             self._fire(self.watches.take_all())
+        if state is LinkState.REFUSED:
+            self._on_refused()
         if state is LinkState.CLOSED:
             logger.error("zookeeper_client_ended restart_in_s=%s", RESTART_DELAY_S)
             asyncio.get_running_loop().call_later(RESTART_DELAY_S, self._start_link)
 
+    def _on_refused(self) -> None:
+        """Fail what waits; try again later, as the servers may take the credentials by then."""
+        self._refusals += 1
+        self.metrics.auth_failures_total += 1
+        self._fail_line(self._refusal())
+        if not self._first.done():
+            self._first.set_exception(self._refusal())
+            return
+        delay_s = min(RESTART_DELAY_S * 2 ** min(self._refusals - 1, 10), REFUSED_DELAY_S_MAX)
+        logger.error("zookeeper_auth_failed restart_in_s=%s error=%s", delay_s, self._refusal())
+        asyncio.get_running_loop().call_later(delay_s, self._start_link)
+
+    def _refusal(self) -> AuthFailed:
+        trouble = self._link.trouble if self._link is not None else ""
+        who = self._access.config.identity
+        return AuthFailed(f"ZooKeeper at {self._hosts} refuses {who}: {trouble}")
+
     def _on_connected(self, session_id: int) -> None:
+        self._refusals = 0
         former, self.session_id = self.session_id, session_id
         self._is_connected = True
         if session_id == former:
@@ -237,7 +289,8 @@ class ZookeeperSession:
             self.metrics.sessions_total += 1
         self._send_line()
         if former == 0:
-            self._first.set()
+            if not self._first.done():  # else who waited has gone
+                self._first.set_result(None)
         else:
             restored = session_id == former
             self._tell(SessionEvent.RESTORED if restored else SessionEvent.NEW_SESSION)
@@ -277,7 +330,7 @@ class ZookeeperSession:
     def _on_children(self, path: str, answer: tuple[list[str], Seen] | CoreError) -> None:
         if isinstance(answer, tuple):
             self._fire(self.watches.take_changed_children(path, answer[1].children_zxid))
-        elif isinstance(answer, NoNode):
+        elif isinstance(answer, NoNode | NoAuth):  # of the latter, its reader hears by reading
             self._fire(self.watches.take_changed_children(path, ABSENT))
 
     def _fire(self, fired: Iterable[Fired]) -> None:

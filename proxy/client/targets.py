@@ -11,6 +11,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 from tailrace.core.metadata.uri import parse_namespace_uri
 from tailrace.core.metadata.zookeeper import ZookeeperStore
+from tailrace.core.metadata.zookeeper_acls import ZookeeperAccess
 from tailrace.core.runtime.decimal_text import decimal
 from tailrace.proxy.client.routes import Source
 from tailrace.proxy.routing.hosts import Member
@@ -73,8 +74,11 @@ def _at(region: str | None, place: Place) -> At:
 class Following:
     """The server sets that a client follows, until its stack closes."""
 
-    def __init__(self, stack: AsyncExitStack, session_timeout_ms: int) -> None:
+    def __init__(
+        self, stack: AsyncExitStack, session_timeout_ms: int, access: ZookeeperAccess
+    ) -> None:
         self._stack = stack
+        self._access = access
         self._session_timeout_ms = session_timeout_ms
         self._stores: dict[str, ZookeeperStore] = {}
 
@@ -99,7 +103,9 @@ class Following:
 
     async def _store(self, hosts: str) -> ZookeeperStore:
         if hosts not in self._stores:
-            store = await ZookeeperStore.connect(hosts, session_timeout_ms=self._session_timeout_ms)
+            store = await ZookeeperStore.connect(
+                hosts, session_timeout_ms=self._session_timeout_ms, access=self._access
+            )
             self._stack.push_async_callback(store.close)
             self._stores[hosts] = store
         return self._stores[hosts]

@@ -113,6 +113,8 @@ _TABLE: Final[Mapping[type[CoreError], StatusCode]] = {
     errors.BadVersion: StatusCode.ZOOKEEPER_ERROR,
     errors.NotEmpty: StatusCode.ZOOKEEPER_ERROR,
     errors.Unavailable: StatusCode.STREAM_UNAVAILABLE,
+    errors.AuthFailed: StatusCode.STREAM_UNAVAILABLE,
+    errors.NoAuth: StatusCode.ZOOKEEPER_ERROR,
     errors.ReadCancelled: StatusCode.READ_CANCELLED_EXCEPTION,
     errors.ColdStorageDisabled: StatusCode.ILLEGAL_STATE,
     errors.ColdStorageUnavailable: StatusCode.STREAM_UNAVAILABLE,

@@ -20,7 +20,9 @@
       CorruptData                  bytes on disk or in metadata do not verify
       MetadataConflict             a race was lost: read again
         NoNode, NodeExists, BadVersion
+      NoAuth                       the access list of a node in ZooKeeper forbids it
       Unavailable                  closed, not ready, or ZooKeeper does not answer
+        AuthFailed                 ZooKeeper refuses the credentials (`zookeeper.auth.username`)
       ColdStorageDisabled          it takes part in cold storage, and cold.storage.url is not set
       ColdObjectNotFound           an object that the metadata names is not in cold storage
       NotYetImplemented            DistributedLog has it, Tailrace does not
@@ -32,6 +34,7 @@ CoreError alone.
 """
 
 from tailrace.core.errors import (
+    AuthFailed,
     BadVersion,
     BookieUnavailable,
     ColdObjectNotFound,
@@ -50,6 +53,7 @@ from tailrace.core.errors import (
     LogRecordTooLong,
     LogTruncated,
     MetadataConflict,
+    NoAuth,
     NodeExists,
     NoNode,
     NotEnoughBookies,
@@ -66,6 +70,7 @@ from tailrace.core.runtime.config import ConfigError
 from tailrace.protocol.errors import DecodeError
 
 __all__ = [
+    "AuthFailed",
     "BadVersion",
     "BookieUnavailable",
     "ColdObjectNotFound",
@@ -86,6 +91,7 @@ __all__ = [
     "LogRecordTooLong",
     "LogTruncated",
     "MetadataConflict",
+    "NoAuth",
     "NoNode",
     "NodeExists",
     "NotEnoughBookies",

@@ -11,6 +11,7 @@ from tailrace.core.metadata import bindings
 from tailrace.core.metadata.layout import LedgerPaths
 from tailrace.core.metadata.namespace_binding import BKDLConfig
 from tailrace.core.metadata.uri import open_store, parse_namespace_uri, parse_uri
+from tailrace.core.metadata.zookeeper_acls import ZookeeperAccess
 from tailrace.core.runtime.tasks import Tasks
 from tailrace.dlog.closing import close_all
 from tailrace.dlog.log import Log
@@ -182,34 +183,43 @@ async def _open(uri: str, settings: Mapping[str, object] | None) -> Namespace:
     return Namespace(opened.uri.text, opened.logs, stack)
 
 
-async def bind_namespace(uri: str, ledgers: str, *, force: bool = False) -> bool:
+async def bind_namespace(
+    uri: str,
+    ledgers: str,
+    *,
+    force: bool = False,
+    settings: Mapping[str, object] | None = None,
+) -> bool:
     """Make a namespace on the ledgers of a cluster; False: it was bound to them already.
 
     `ledgers`: `zk://HOST:PORT,HOST:PORT/ledgers`, as the bookies have it. `force`: replace another
-    binding; its logs are not moved, and cannot be read before the old one is back.
+    binding; its logs are not moved, and cannot be read before the old one is back. `settings`: as
+    `open_namespace`; those of ZooKeeper count.
     Errors: ValueError for a URI that is not one of these; NoNode: there is no cluster; NodeExists:
     it has another binding or other data; BadVersion: another process binds it at the same time;
-    Unavailable.
+    Unavailable, AuthFailed; NoAuth; ConfigError.
     Cancel: as Unavailable, it may be bound. Cost: two ZooKeeper sessions, one commit.
     Source: DLMetadata.create, `dlog admin bind`.
     """
     at, ledgers_at = parse_namespace_uri(uri), parse_uri(ledgers)
     if at.path is not None or ledgers_at.path is not None:
         raise ValueError(f"{uri!r} on {ledgers!r}: a standalone broker binds its own namespace")
-    store = await open_store(ledgers)
+    config = options_of(settings).zookeeper
+    store = await open_store(ledgers, access=ZookeeperAccess(config))
     try:
         layout = LedgerPaths(ledgers_at.ledgers_root).layout
         if await store.exists(layout) is None:
             raise NoNode(f"there is no cluster at {ledgers}: {layout} is not there")
     finally:
         await store.close()
-    config = BKDLConfig(
+    binding = BKDLConfig(
         bk_zk_servers=ledgers_at.hosts,
         bk_ledgers_path=ledgers_at.ledgers_root,
         dl_zk_servers_for_writer=at.hosts,
     )
-    store = await open_store(f"zk://{at.hosts}{at.root}")
+    access = ZookeeperAccess(config, at.root)
+    store = await open_store(f"zk://{at.hosts}{at.root}", access=access)
     try:
-        return await bindings.bind_namespace(store, at.root, config, force=force)
+        return await bindings.bind_namespace(store, at.root, binding, force=force)
     finally:
         await store.close()

@@ -12,6 +12,7 @@ from tailrace.core.ledger.config import BookieClientConfig, LedgerClientConfig
 from tailrace.core.log.cold.config import ColdConfig
 from tailrace.core.log.config import LogConfig
 from tailrace.core.log.open_namespace import NamespaceOptions
+from tailrace.core.metadata.zookeeper_config import ZookeeperSecurityConfig
 from tailrace.core.runtime.config import Assignment, AtLeastOne, ConfigError, load, setting
 
 _BOUND: Final = "ledgersPath"
@@ -26,6 +27,7 @@ class _Settings:
     ledgers: LedgerClientConfig = field(default_factory=LedgerClientConfig)
     bookies: BookieClientConfig = field(default_factory=BookieClientConfig)
     cold: ColdConfig = field(default_factory=ColdConfig)
+    zookeeper: ZookeeperSecurityConfig = field(default_factory=ZookeeperSecurityConfig)
     session_timeout_s: AtLeastOne = setting(
         "zkSessionTimeoutSeconds",
         10,
@@ -60,6 +62,7 @@ def options_of(settings: Mapping[str, object] | None) -> NamespaceOptions:
         bookies=found.bookies,
         cold=found.cold,
         session_timeout_ms=found.session_timeout_s * 1000,
+        zookeeper=found.zookeeper,
     )
 
 

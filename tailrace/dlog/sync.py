@@ -269,12 +269,20 @@ def open_namespace(uri: str, settings: Mapping[str, object] | None = None) -> Na
         raise
 
 
-def bind_namespace(uri: str, ledgers: str, *, force: bool = False) -> bool:
+def bind_namespace(
+    uri: str,
+    ledgers: str,
+    *,
+    force: bool = False,
+    settings: Mapping[str, object] | None = None,
+) -> bool:
     """Make a namespace on the ledgers of a cluster, as `tailrace.dlog.bind_namespace`."""
     thread = LoopThread()
     thread.start()
     try:
-        return thread.run(partial(dlog.bind_namespace, uri, ledgers, force=force))
+        return thread.run(
+            partial(dlog.bind_namespace, uri, ledgers, force=force, settings=settings)
+        )
     finally:
         thread.stop()
 

@@ -13,10 +13,13 @@ client come from one loop. `tailrace.dlog.sync.ThinClient` has the same names, a
 import os
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Final, Self
 
 from tailrace.core.metadata.zookeeper import SESSION_TIMEOUT_MS
+from tailrace.core.metadata.zookeeper_acls import ZookeeperAccess
+from tailrace.core.metadata.zookeeper_config import ZookeeperSecurityConfig
 from tailrace.core.runtime.clock import SystemClock
 from tailrace.core.runtime.config import Assignment, load
 from tailrace.dlog.opening import Opening
@@ -65,6 +68,12 @@ __all__ = [
 WRITER_ID_BYTES: Final = 16
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Settings:
+    client: ClientConfig = field(default_factory=ClientConfig)
+    zookeeper: ZookeeperSecurityConfig = field(default_factory=ZookeeperSecurityConfig)
+
+
 class ThinClient:
     """Streams through proxies: `async with ThinClient(...)`, or `await` it and `close` it.
 
@@ -90,7 +99,9 @@ class ThinClient:
         Errors: ValueError (what is not a URI or an address), ConfigError.
         """
         given = [Assignment(key, value, "settings") for key, value in (settings or {}).items()]
-        self._config = load(ClientConfig, given).config
+        loaded = load(_Settings, given).config
+        self._config = loaded.client
+        self._access = ZookeeperAccess(loaded.zookeeper)
         self._targets = parse_target(target)
         self._readers = self._targets if readers is None else parse_target(readers)
         self._region = region
@@ -281,7 +292,7 @@ class ThinClient:
             ClientRoutes(self._routes(self._targets), self._routes(self._readers)),
             lambda: os.urandom(WRITER_ID_BYTES),
         )
-        following = Following(self._stack, SESSION_TIMEOUT_MS)
+        following = Following(self._stack, SESSION_TIMEOUT_MS, self._access)
         await following.follow(self._targets, WRITE_PROXIES, client.writing.update)
         await following.follow(self._readers, READ_PROXIES, client.reading.update)
         client.start_handshakes()
@@ -312,5 +323,5 @@ class ThinClient:
 
 def known_client_settings() -> list[Setting]:
     """Return every setting that `ThinClient` takes, with its default, sorted by name."""
-    found = load(ClientConfig, []).effective()
+    found = load(_Settings, []).effective()
     return [Setting(each.key, each.value, each.doc) for each in found]

@@ -16,6 +16,7 @@ from tailrace.core.log.open_namespace import NamespaceOptions, OpenNamespace, op
 from tailrace.core.metadata.bindings import bind_namespace
 from tailrace.core.metadata.namespace_binding import BKDLConfig
 from tailrace.core.metadata.uri import open_store, parse_namespace_uri, parse_uri
+from tailrace.core.runtime.config import Secret
 from tailrace.protocol.crc32c import crc32c
 from tailrace.protocol.distributedlog.dlsn import INITIAL
 
@@ -123,7 +124,7 @@ async def run(step: str, given: dict[str, Any]) -> Any:
         return await bind(given)
     options = NamespaceOptions(
         log=LogConfig(delete_delay_ms=0, lock_timeout_s=0),
-        cold=ColdConfig(**given["cold"]),
+        cold=ColdConfig(**given["cold"] | {"options": Secret(given["cold"].get("options", ""))}),
         session_timeout_ms=5_000,
     )
     async with open_namespace(given["namespace"], options) as opened:

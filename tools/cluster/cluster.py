@@ -9,13 +9,17 @@ from tailrace.core.metadata.cluster import ClusterInfo, find_cluster, init_clust
 from tailrace.core.metadata.store import MetadataStore
 from tailrace.core.metadata.uri import parse_uri
 from tailrace.core.metadata.zookeeper import SESSION_TIMEOUT_MS, ZookeeperStore
+from tailrace.core.metadata.zookeeper_acls import ZookeeperAccess
 from tailrace.core.runtime.tasks import both
 from tailrace.tools.cluster.cluster_access import ClusterMetadata, on_store
+from tailrace.tools.cluster.secure import secure
+from tailrace.tools.cluster.zookeeper_settings import zookeeper_settings
 from tailrace.tools.errors import CliError
 from tailrace.tools.options import Json
 from tailrace.tools.output import note, show_json
 
 app = typer.Typer(no_args_is_help=True, add_completion=False)
+app.command("secure")(secure)
 
 BROKER_SESSION_MS: Final = 1_000
 """zkSessionTimeout of `tailrace broker`, unless it is set."""
@@ -134,7 +138,10 @@ def _session_timeouts(uri: str) -> tuple[int, int]:
 
     async def granted(asked_ms: int) -> int:
         store = await ZookeeperStore.connect(
-            parse_uri(uri).hosts, session_timeout_ms=asked_ms, answer_within_ms=BOOKIE_SESSION_MS
+            parse_uri(uri).hosts,
+            session_timeout_ms=asked_ms,
+            answer_within_ms=BOOKIE_SESSION_MS,
+            access=ZookeeperAccess(zookeeper_settings()),
         )
         try:
             return store.session_timeout_ms

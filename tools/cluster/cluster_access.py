@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import typer
 
 from tailrace.core.errors import (
+    AuthFailed,
     ColdStorageUnavailable,
     CoreError,
     LedgerNotFound,
     LogExists,
     LogNotFound,
     MetadataConflict,
+    NoAuth,
     OwnershipAcquireFailed,
     Unavailable,
 )
@@ -33,8 +35,10 @@ from tailrace.core.metadata.uri import (
     parse_namespace_uri,
     parse_uri,
 )
+from tailrace.core.metadata.zookeeper_acls import ZookeeperAccess
 from tailrace.core.runtime.config import ConfigError
 from tailrace.protocol.errors import ProtocolError
+from tailrace.tools.cluster.zookeeper_settings import CREDENTIALS, zookeeper_settings
 from tailrace.tools.errors import CliError, Exit
 
 if TYPE_CHECKING:
@@ -113,7 +117,7 @@ def on_store(uri: str, work: Callable[[MetadataStore, str], Awaitable[T]]) -> T:
         raise CliError(cause, place="--metadata", code=Exit.USAGE)
 
     async def run() -> T:
-        store = await open_store(uri)
+        store = await open_store(uri, access=ZookeeperAccess(zookeeper_settings()))
         try:
             return await work(store, at.ledgers_root)
         finally:
@@ -149,7 +153,8 @@ def on_namespace_store(
 
     async def run() -> T:
         where = f"sqlite:{at.path}" if at.path else f"zk://{at.hosts}{at.root}"
-        store = await open_store(where, read_only=True)
+        access = ZookeeperAccess(zookeeper_settings(), at.root)
+        store = await open_store(where, read_only=True, access=access)
         try:
             return await work(store, at)
         finally:
@@ -185,6 +190,7 @@ def on_namespace(
     options = NamespaceOptions(
         log=log or LogConfig(client_id=CLIENT_ID, lock_timeout_s=0),
         cold=cold or ColdConfig(),
+        zookeeper=zookeeper_settings(),
         ledger_servers=ledgers.hosts if ledgers else "",
     )
 
@@ -225,6 +231,10 @@ def _run(work: Callable[[], Awaitable[T]], place: str, remedy: str = "") -> T:
         raise CliError(
             f"cold storage does not answer: {error}", place="--cold", code=Exit.UNREACHABLE
         ) from error
+    except AuthFailed as error:
+        raise CliError(
+            str(error), place=place, remedy=CREDENTIALS, code=Exit.UNREACHABLE
+        ) from error
     except Unavailable as error:
         raise CliError(
             f"the metadata store does not answer: {error}", place=place,
@@ -242,7 +252,7 @@ def _words(error: Exception) -> tuple[str]:
         return (f"there is no log {error}",)
     if isinstance(error, LogExists):
         return (f"there is a log {error} already",)
-    if isinstance(error, MetadataConflict | OwnershipAcquireFailed | ConfigError):
+    if isinstance(error, MetadataConflict | NoAuth | OwnershipAcquireFailed | ConfigError):
         return (str(error),)
     return (f"{type(error).__name__}: {error}",)
 
@@ -252,6 +262,8 @@ def _remedy(error: Exception) -> str:
         return "tailrace ledger list"
     if isinstance(error, LogNotFound):
         return "tailrace log list"
+    if isinstance(error, NoAuth):
+        return CREDENTIALS
     if isinstance(error, OwnershipAcquireFailed):
         return "stop its owner first"
     return ""
@@ -264,7 +276,8 @@ async def _open_cluster(uri: str) -> AsyncIterator[Cluster]:
     except ValueError as error:
         raise CliError(str(error), place="--metadata", code=Exit.USAGE) from error
     # An SQLite file belongs to the process that runs on it: here it is only looked at.
-    store = await open_store(uri, read_only=True)
+    access = ZookeeperAccess(zookeeper_settings())
+    store = await open_store(uri, read_only=True, access=access)
     try:
         if await store.exists(LedgerPaths(root).layout) is None:
             raise CliError(

@@ -10,6 +10,7 @@ from tailrace.core.log.cold_report import Finding, TieredSegment, tiered_segment
 from tailrace.core.log.config import LogConfig
 from tailrace.core.log.open_namespace import OpenNamespace
 from tailrace.core.metadata.layout import LogPaths
+from tailrace.core.runtime.config import Secret
 from tailrace.tools.cluster.cluster_access import LedgersOfNamespace, Namespace, on_namespace
 from tailrace.tools.errors import CliError, Exit
 from tailrace.tools.options import Json
@@ -157,7 +158,7 @@ async def _below(opened: OpenNamespace, prefix: str) -> list[str]:
 
 def _cold_config(url: str, options: str) -> ColdConfig:
     try:
-        return ColdConfig(url=url, options=options)
+        return ColdConfig(url=url, options=Secret(options))
     except ValueError as error:
         raise CliError(str(error), place="--cold-options", code=Exit.USAGE) from error
 

@@ -3,9 +3,10 @@
 import json
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import urlsplit
 
 from tailrace.core.log.cold.file_systems import what_is_missing
-from tailrace.core.runtime.config import setting
+from tailrace.core.runtime.config import Secret, setting
 from tailrace.core.runtime.stored_json import NOT_JSON
 
 _POSITIVE = ("block_bytes", "part_bytes", "uploads_max", "reads_max", "attempts", "timeout_ms")
@@ -21,12 +22,13 @@ class ColdConfig:
         "Where completed log segments are copied to: a directory, or file://, s3://BUCKET/PATH"
         " (needs s3fs), hdfs://, whatever fsspec knows; empty: there is none",
     )
-    options: str = setting(
+    options: Secret = setting(
         "cold.storage.options",
-        "{}",
+        Secret(""),
         "JSON object with the options of that file system in fsspec, such as"
-        ' {"client_kwargs": {"endpoint_url": "http://host:9000"}}; shown by --show-config, so leave'
-        " credentials to the environment (AWS_ACCESS_KEY_ID and its like)",
+        ' {"client_kwargs": {"endpoint_url": "http://host:9000"}}; empty: none. Shown nowhere, as'
+        " it may have credentials; the environment (AWS_ACCESS_KEY_ID and its like) is the better"
+        " place for them",
     )
     block_bytes: int = setting(
         "cold.block.bytes", 1024 * 1024, "Entries that have one checksum and are read together"
@@ -60,6 +62,11 @@ class ColdConfig:
         if self.block_bytes > 32 * 1024 * 1024:
             raise ValueError("cold.block.bytes must be at most 32 MiB")
         _ = self.storage_options
+        if urlsplit(self.url).password is not None:
+            raise ValueError(
+                "cold.storage.url has a password, and is shown in logs: leave it out, and give it "
+                "by the environment or in cold.storage.options"
+            )
         if self.url and (missing := what_is_missing(self.url)):
             raise ValueError(f"cold.storage.url: {missing}")
 
@@ -67,9 +74,10 @@ class ColdConfig:
     def storage_options(self) -> dict[str, Any]:
         """`options` as a value. Errors: ValueError."""
         try:
-            found = json.loads(self.options)
-        except NOT_JSON as error:
-            raise ValueError(f"cold.storage.options is no JSON: {error}") from error
+            found = json.loads(self.options.reveal() or "{}")
+        except NOT_JSON:
+            # Nor as its cause: an error of Python's has the text.
+            raise ValueError("cold.storage.options is not JSON") from None
         if isinstance(found, dict):
             return found
         raise ValueError("cold.storage.options must be a JSON object")

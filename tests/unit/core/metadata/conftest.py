@@ -1,7 +1,7 @@
 """A store of each kind for tests of what is kept in it."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from random import Random
@@ -14,6 +14,7 @@ from tailrace.core.metadata.store import MetadataStore
 from tailrace.core.metadata.zookeeper import ZookeeperStore
 from tailrace.core.runtime.clock import ManualClock
 from tailrace.simulation.metadata import MetadataServer
+from tests.secure_zookeeper import SaslZooKeeper
 
 
 @asynccontextmanager
@@ -33,6 +34,14 @@ async def opened(
         yield store
     finally:
         await store.close()
+
+
+@pytest.fixture(scope="session")
+def sasl_zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SaslZooKeeper]:
+    """One that knows the users of `tests.secure_zookeeper`."""
+    server = SaslZooKeeper(tmp_path_factory.mktemp("sasl") / "zk").start()
+    yield server
+    server.stop()
 
 
 @pytest.fixture(params=["sqlite", "simulated", pytest.param("zookeeper", marks=pytest.mark.java)])

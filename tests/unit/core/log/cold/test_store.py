@@ -23,6 +23,7 @@ from tailrace.core.log.cold.config import ColdConfig
 from tailrace.core.log.cold.nodes import ColdSegment, decode_cold, encode_cold
 from tailrace.core.log.cold.pace import next_free_s, pause_s
 from tailrace.core.log.cold.store import ColdStore
+from tailrace.core.runtime.config import Secret
 from tests.unit.core.log.cold.ledgers import LOG, SEGMENT, MemoryLedger, cold_store, entries_of
 
 PAYLOADS = [b"%d" % number * (number * 7 % 50) for number in range(60)]
@@ -286,7 +287,7 @@ def test_uploads_together_keep_below_the_rate() -> None:
 
 @pytest.mark.parametrize(
     "wrong",
-    [{"options": "[]"}, {"options": "{"}, {"part_bytes": 1}, {"attempts": 0},
+    [{"options": Secret("[]")}, {"options": Secret("{")}, {"part_bytes": 1}, {"attempts": 0},
      {"block_bytes": 64 * 1024 * 1024}, {"upload_bytes_per_s": -1}],
 )  # fmt: skip
 def test_settings_that_cannot_be_are_refused(wrong: dict[str, Any]) -> None:
