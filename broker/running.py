@@ -35,6 +35,7 @@ from tailrace.broker.partition.cleanable_logs import CleanablePartitions
 from tailrace.broker.partition.partition_logs import PartitionLogs
 from tailrace.broker.partition.producer_ids import ProducerIds
 from tailrace.broker.partition.retained import RetainedPartitions
+from tailrace.broker.peers.entrance import OPEN, entrance_of
 from tailrace.broker.peers.peers import Peers
 from tailrace.broker.quotas.client_quotas import ClientQuotas
 from tailrace.broker.quotas.registry import QuotaRegistry
@@ -135,7 +136,7 @@ async def _start_access(broker: Broker, metrics: Metrics, stack: AsyncExitStack)
 
 
 async def _start_coordinators(broker: Broker, metrics: Metrics, stack: AsyncExitStack) -> None:
-    metrics.register("broker_peers", broker.peers.metrics)
+    broker.peers.start(metrics)
     stack.push_async_callback(broker.peers.close)
     await broker.groups.start(metrics)
     stack.push_async_callback(broker.groups.close)
@@ -164,7 +165,10 @@ async def _make_broker(config: BrokerConfig, storage: Storage, clock: Clock) -> 
     partitions = PartitionLogs(storage.namespace, topics, clock, config.partitions, routes)
     bookies = storage.bookies
     configs = DynamicConfigs(config, config.node_id, ConfigEntities(store, paths), topics)
-    peers = Peers(routes, f"broker-{config.node_id}")
+    network = config.network
+    protocol = network.protocols[network.inter_broker]
+    way_in = entrance_of(config.peers, protocol, network.tls) if storage.is_shared else OPEN
+    peers = Peers(routes, f"broker-{config.node_id}", way_in)
     leaders = Leaders(routes, peers)
     followed = FollowedPartitions(storage.namespace, topics, partitions, leaders, config.following)
     group_parts = GroupParts(topics, partitions, bookies, clock, random, routes)

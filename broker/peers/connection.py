@@ -2,12 +2,14 @@
 
 Brokers answer the requests of a connection in turn, so a second one in flight would gain little and
 could be held up by the first: what may not wait for each other has connections of its own.
+How it gets in, by TLS and SASL, an `Entrance` says.
 Whatever ends a request without its answer ends the connection: nothing may be left over in it.
 """
 
 import asyncio
 from typing import Any, Final, TypeVar
 
+from tailrace.broker.peers.entrance import OPEN, Entrance
 from tailrace.broker.peers.errors import PeerLost, PeerUnavailable, PeerUnsupported
 from tailrace.broker.peers.routes import Place
 from tailrace.core.runtime.budget import Budget
@@ -30,9 +32,10 @@ ANSWER_BYTES_MAX: Final = 16 * 1024 * 1024
 class PeerConnection:
     """A connection that is made by `open`; what is asked before, or after its end, is lost."""
 
-    def __init__(self, client_id: str, receive: ReceiveBuffer) -> None:
+    def __init__(self, client_id: str, receive: ReceiveBuffer, entrance: Entrance = OPEN) -> None:
         self._client_id = client_id
         self._receive = receive
+        self._entrance = entrance
         self._budget = Budget("peer answers", ANSWER_BYTES_MAX)
         self._channel: FrameChannel | None = None
         self._versions: dict[int, tuple[int, int]] = {}
@@ -50,8 +53,7 @@ class PeerConnection:
         No bound on its time: that is the caller's.
         """
         try:
-            loop = asyncio.get_running_loop()
-            await loop.create_connection(self._new_channel, at.host, at.port)
+            await self._connect(at)
             spoken = await self._ask(API_VERSIONS, 0, ApiVersionsRequest())
         except (OSError, PeerLost) as error:
             self.drop("it does not answer")
@@ -90,6 +92,13 @@ class PeerConnection:
         if self._channel is not None:
             self._channel.close()
         self._fail("this broker ends")
+
+    async def _connect(self, at: Place) -> None:
+        loop = asyncio.get_running_loop()
+        context = self._entrance.context
+        name = None if context is None else at.host
+        make = self._new_channel
+        await loop.create_connection(make, at.host, at.port, ssl=context, server_hostname=name)
 
     async def _ask(self, api: Api[Q, R], version: int, request: Q) -> R:
         assert self._answer is None, "one request at a time"

@@ -1,0 +1,102 @@
+"""What is made of files, made again when they change.
+
+It is made whole and then takes the place of the former one; files that cannot be used change
+nothing.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Final, Generic, NamedTuple, TypeVar
+
+from tailrace.core.runtime.forever import Forever
+from tailrace.core.runtime.job_pool import JobPool
+from tailrace.core.runtime.tasks import Tasks
+from tailrace.core.security.keys import InvalidKeys
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+CHECK_S: Final = 1.0
+"""Distance of checks whether a file has changed."""
+READ_S_MAX: Final = 30.0
+
+
+class _Stamp(NamedTuple):
+    """What changes when a file does."""
+
+    inode: int
+    size: int
+    changed_ns: int
+
+
+class FollowedFiles(Generic[T]):
+    """Keeps `current`. All calls come from the loop.
+
+    Invariant: `current` is whole, and is of files as they were together at one check.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        files: Iterable[Path],
+        make: Callable[[], T],
+        changed: Callable[[T | None], None],
+    ) -> None:
+        """Make it once. Blocks. `changed`: hears what was made again; None: it cannot be used.
+
+        `make` may raise InvalidKeys. Errors: InvalidKeys.
+        """
+        self._files = tuple(files)
+        self._make = make
+        self._changed = changed
+        self._stamps = _stamps(self._files)
+        self.current = make()
+        self._pool = JobPool(name, 1)
+        self._tasks = Tasks(name)
+        self._checks = Forever(f"{name}.reload")
+
+    def start(self) -> None:
+        """Follow the files."""
+        if self._files:
+            self._tasks.start(self._checks.run(self._check_later), "reload")
+
+    async def close(self) -> None:
+        """Follow them no more. Idempotent."""
+        await self._tasks.close()
+        await self._pool.close(READ_S_MAX)
+
+    async def _check_later(self) -> None:
+        await asyncio.sleep(CHECK_S)
+        stamps = _stamps(self._files)
+        if stamps == self._stamps:
+            return
+        made, why_not = await self._pool.call(self._tried, READ_S_MAX)
+        self._stamps = stamps
+        if made is None:
+            logger.error("tls_not_reloaded: the former certificate stays error=%s", why_not)
+        else:
+            self.current = made
+        self._changed(made)
+
+    def _tried(self) -> tuple[T | None, str]:
+        """Return what was made, or why it was not."""
+        try:
+            return self._make(), ""
+        except InvalidKeys as error:
+            return None, str(error)
+
+
+def _stamps(files: Iterable[Path]) -> tuple[_Stamp | None, ...]:
+    return tuple(map(_stamp, files))
+
+
+def _stamp(file: Path) -> _Stamp | None:
+    """Return what changes with a file; None: it is not there, or not to be seen."""
+    try:
+        found = file.stat()
+    except OSError:
+        return None
+    return _Stamp(found.st_ino, found.st_size, found.st_mtime_ns)
