@@ -7,6 +7,7 @@ and its sockets. The parts never import this module.
 from dataclasses import dataclass, field
 from typing import Final, Literal, TypeAlias
 
+from tailrace.broker.authentication.config import SaslConfig
 from tailrace.broker.cluster.config import TopicsConfig
 from tailrace.broker.coordinator.config import GroupConfig
 from tailrace.broker.following.config import FollowingConfig
@@ -68,8 +69,9 @@ class NetworkConfig:
     security_protocols: tuple[str, ...] = setting(
         "listener.security.protocol.map",
         (),
-        "How the clients of listeners speak: a list of NAME:PROTOCOL; PLAINTEXT or SSL. A listener "
-        "without an entry has the protocol that it is named like, else PLAINTEXT.",
+        "How the clients of listeners speak: a list of NAME:PROTOCOL; PLAINTEXT, SSL, "
+        "SASL_PLAINTEXT or SASL_SSL. A listener without an entry has the protocol that it is named "
+        "like, else PLAINTEXT.",
     )
     principal_rules: str = setting(
         "ssl.principal.mapping.rules",
@@ -80,9 +82,11 @@ class NetworkConfig:
     handshake_ms_max: AtLeastOne = setting(
         "connection.handshake.timeout.ms",
         10_000,
-        "A connection whose TLS handshake is not over by then is closed.",
+        "A connection whose TLS handshake is not over by then is closed, as is one that is not "
+        "authenticated (SASL) so long after it could begin to.",
     )
     tls: TlsConfig = field(default_factory=TlsConfig)
+    sasl: SaslConfig = field(default_factory=SaslConfig)
     backlog: AtLeastOne = setting(
         "socket.listen.backlog.size",
         1024,
@@ -159,7 +163,7 @@ class NetworkConfig:
         PrincipalRules(self.principal_rules)
         if self.is_any_secured and not self.tls.has_key:
             raise ValueError(
-                "listeners: one speaks SSL and there is no certificate: set ssl.keystore.location"
+                "listeners: one speaks TLS and there is no certificate: set ssl.keystore.location"
             )
         if self.connection_rate_max < 1:
             raise ConfigError("max.connection.creation.rate must be at least 1")
@@ -189,7 +193,7 @@ class NetworkConfig:
     @property
     def is_any_secured(self) -> bool:
         """Whether a listener speaks TLS. Errors: ValueError."""
-        return SecurityProtocol.SSL in self.protocols.values()
+        return any(each.uses_tls for each in self.protocols.values())
 
     def advertised(self, *, own_name: str = "localhost", as_reached: bool = False) -> Advertised:
         """Return what clients are told, by what is configured; see `Advertised`."""
