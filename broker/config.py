@@ -185,6 +185,11 @@ class NetworkConfig:
         return named or next((each.name for each in self.parsed_listeners), "")
 
     @property
+    def inter_broker_security(self) -> SecurityProtocol:
+        """How brokers speak to each other. Errors: ValueError."""
+        return self.protocols[self.inter_broker]
+
+    @property
     def protocols(self) -> dict[str, SecurityProtocol]:
         """How the clients of each listener speak. Errors: ValueError."""
         given = parse_protocols(self.security_protocols)

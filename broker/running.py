@@ -36,7 +36,7 @@ from tailrace.broker.partition.cleanable_logs import CleanablePartitions
 from tailrace.broker.partition.partition_logs import PartitionLogs
 from tailrace.broker.partition.producer_ids import ProducerIds
 from tailrace.broker.partition.retained import RetainedPartitions
-from tailrace.broker.peers.entrance import OPEN, entrance_of
+from tailrace.broker.peers.entrance import OPEN, Entrance, entrance_of
 from tailrace.broker.peers.peers import Peers
 from tailrace.broker.quotas.client_quotas import ClientQuotas
 from tailrace.broker.quotas.registry import QuotaRegistry
@@ -170,9 +170,7 @@ async def _make_broker(config: BrokerConfig, storage: Storage, clock: Clock) -> 
     users = StoredEntities(store, paths.users, USER_CODEC)
     secret = await cluster_secret(store, paths.user_secret)
     configs = DynamicConfigs(config, config.node_id, ConfigEntities(store, paths), topics)
-    network = config.network
-    protocol = network.protocols[network.inter_broker]
-    way_in = entrance_of(config.peers, protocol, network.tls) if storage.is_shared else OPEN
+    way_in = _way_to_others(config) if storage.is_shared else OPEN
     peers = Peers(routes, f"broker-{config.node_id}", way_in)
     leaders = Leaders(routes, peers)
     followed = FollowedPartitions(storage.namespace, topics, partitions, leaders, config.following)
@@ -209,6 +207,11 @@ async def _make_broker(config: BrokerConfig, storage: Storage, clock: Clock) -> 
     )
     follow_configs(broker)
     return broker
+
+
+def _way_to_others(config: BrokerConfig) -> Entrance:
+    network = config.network
+    return entrance_of(config.peers, network.inter_broker_security, network.tls)
 
 
 def _topics(

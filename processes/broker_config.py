@@ -65,6 +65,8 @@ class BrokerProcessConfig:
         if self.session_timeout_ms < 1:
             raise ValueError("zkSessionTimeout must be positive")
         check_topic_logs(self.log)
+        if self.broker.network.inter_broker_security.uses_sasl:
+            self.broker.peers.login()
         if (self.log.ensemble_size, self.log.write_quorum, self.log.ack_quorum) != (1, 1, 1):
             raise ValueError(
                 "bkcEnsembleSize and its like say nothing here: each topic has its own; set "

@@ -4,9 +4,13 @@ The trust store, the key store and the versions of TLS are those of the listener
 """
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from tailrace.core.runtime.config import Secret, setting
 from tailrace.core.security.tls_config import Identification
+
+if TYPE_CHECKING:
+    from tailrace.core.access.client.login import Login
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,3 +39,11 @@ class InterBrokerConfig:
         "https: the address that another broker is reached at must be in its certificate; empty: "
         "any certificate of a trusted authority will do.",
     )
+
+    def login(self) -> "Login":
+        """Return as whom this broker logs in to others. Errors: ConfigError."""
+        from tailrace.core.access.client.login import login_of  # for those who need it
+
+        return login_of(
+            self.mechanism, self.jaas, self.token_url, "sasl.mechanism.inter.broker.protocol"
+        )

@@ -3,8 +3,15 @@
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
+from confluent_kafka.admin import (
+    AdminClient,
+    ScramCredentialInfo,
+    ScramMechanism,
+    UserScramCredentialUpsertion,
+)
 
 from tailrace.tools.errors import Exit
 from tests.certificates import Authority
@@ -88,6 +95,67 @@ def test_both_names_of_properties_get_in(mutual: TailraceProcess, authority: Aut
     options = [word for name, value in given.items() for word in ("-X", f"{name}={value}")]
     output("topic", "list", *options, bootstrap=mutual.bootstrap)
     output("group", "list", *options, bootstrap=mutual.bootstrap)
+
+
+class WithUser(NamedTuple):
+    broker: TailraceProcess
+    at: str
+    """Where it asks for a user."""
+    authority: Authority
+
+    def properties(self, mechanism: str, password: str) -> str:
+        """Return what gets in, in Kafka's names."""
+        module = "plain.Plain" if mechanism == "PLAIN" else "scram.Scram"
+        return (
+            "security.protocol=SASL_SSL\n"
+            f"ssl.truststore.location={self.authority.certificate}\n"
+            f"sasl.mechanism={mechanism}\n"
+            f"sasl.jaas.config=org.apache.kafka.common.security.{module}LoginModule required \\\n"
+            f'   username="alice" password="{password}";\n'
+        )
+
+
+@pytest.fixture
+def with_user(broker_factory: Callable[..., TailraceProcess], authority: Authority) -> WithUser:
+    settings = (
+        f"ssl.keystore.location={authority.store('broker', '127.0.0.1')}",
+        "sasl.enabled.mechanisms=PLAIN,SCRAM-SHA-256,SCRAM-SHA-512",
+    )
+    broker = broker_factory(*(part for each in settings for part in ("--set", each)))
+    at = f"127.0.0.1:{free_port()}"
+    broker.start(f"PLAINTEXT://127.0.0.1:{free_port()},SASL_SSL://{at}")
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    for mechanism in (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512):
+        wanted = UserScramCredentialUpsertion(
+            "alice", ScramCredentialInfo(mechanism, 4096), b"open, sesame"
+        )
+        admin.alter_user_scram_credentials([wanted])["alice"].result(30)
+    return WithUser(broker, at, authority)
+
+
+def test_commands_log_in(with_user: WithUser, tmp_path: Path) -> None:
+    file = tmp_path / "client.properties"
+    options = ("--command-config", str(file))
+    shown = []
+
+    def run(*words: str) -> None:
+        done = tailrace(*words, *options, bootstrap=with_user.at, stdin=b"hello\n")
+        assert done.returncode == 0, done.stderr.decode()
+        shown.append(done.stdout + done.stderr)
+
+    for mechanism in ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"):
+        file.write_text(with_user.properties(mechanism, "open, sesame"))
+        run("produce", "greetings")
+        run("group", "list")
+    run("restore", "greetings", "--verify")
+    file.write_text(with_user.properties("SCRAM-SHA-256", "open, simsim"))
+    for words in (("topic", "list"), ("group", "list")):
+        text = refusal(1, *words, *options, bootstrap=with_user.at)
+        assert "the broker refused the log-in: SASL_AUTHENTICATION_FAILED" in text
+        shown.append(text.encode())
+    output = b"".join(shown).decode() + with_user.broker.output
+    assert "sesame" not in output
+    assert "simsim" not in output
 
 
 def test_a_file_that_cannot_be_used_is_named(tmp_path: Path) -> None:

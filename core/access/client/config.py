@@ -45,7 +45,6 @@ class ClientConfig:
     def __post_init__(self) -> None:
         if self.uses_sasl:
             self.login()
-            raise ValueError("security.protocol: SASL is not spoken yet")
 
     @property
     def uses_tls(self) -> bool:

@@ -9,7 +9,7 @@ from typing import Any, Final, TypeAlias
 
 from tailrace.core.access.client.librdkafka import as_librdkafka
 from tailrace.core.access.client.login import login_of
-from tailrace.core.access.sasl.oauthbearer_client import read_token
+from tailrace.core.access.sasl.oauthbearer_client import read_token_file, token_of
 from tailrace.core.runtime.clock import Clock, SystemClock
 from tailrace.core.runtime.config import Secret
 
@@ -37,8 +37,8 @@ def token_callback(file: Path, clock: Clock) -> Callable[[str], Token]:
 
 
 def _token(file: Path, clock: Clock, _config: str) -> Token:
-    """Read the token. Errors: AuthenticationFailed, which librdkafka hands to `error_cb`."""
-    token = read_token(file)
+    """Read the token. Errors: OSError, AuthenticationFailed; `error_cb` hears of them."""
+    token = token_of(read_token_file(file), file)
     claims = _claims(token)
     subject, expires_s = claims.get("sub"), claims.get("exp")
     if not isinstance(expires_s, int | float):

@@ -4,16 +4,17 @@
 `sasl.oauthbearer.token.endpoint.url` names a file with a token.
 """
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple
 from urllib.parse import unquote, urlsplit
 
 from tailrace.core.access.client.jaas import InvalidJaas, LoginModule, parse_jaas
 from tailrace.core.access.sasl.mechanism import SaslClientExchange
 from tailrace.core.access.sasl.oauthbearer_client import BearerClientExchange
 from tailrace.core.access.sasl.plain_client import PlainClientExchange
-from tailrace.core.access.sasl.scram_client import ScramClientExchange, ScramUser, Work
+from tailrace.core.access.sasl.scram_client import ScramClientExchange, fresh_nonce
+from tailrace.core.access.sasl.scram_messages import ClientFirst
+from tailrace.core.access.sasl.work import Work
 from tailrace.core.access.users.credentials import ScramMechanism
 from tailrace.core.runtime.config import ConfigError, Secret
 
@@ -29,8 +30,6 @@ _MODULES: Final = {
 }
 _SCRAM_BY_NAME: Final = {each.sasl_name: each for each in ScramMechanism}
 
-NewExchange: TypeAlias = Callable[[Work], SaslClientExchange]
-
 
 class Login(NamedTuple):
     """One way to log in."""
@@ -45,17 +44,22 @@ class Login(NamedTuple):
     def exchange(self, work: Work) -> SaslClientExchange:
         """Begin to log in. Errors: AuthenticationFailed."""
         if self.token_file is not None:
-            return BearerClientExchange(self.token_file)
+            return BearerClientExchange(self.token_file, work)
         if self.mechanism == "PLAIN":
             return PlainClientExchange(self.user, self.password)
         extensions = {"tokenauth": "true"} if self.is_token else {}
-        user = ScramUser(self.user, self.password, extensions)
-        return ScramClientExchange(_SCRAM_BY_NAME[self.mechanism], user, work)
+        first = ClientFirst(self.user, fresh_nonce(), extensions=extensions)
+        return ScramClientExchange(_SCRAM_BY_NAME[self.mechanism], first, self.password, work)
 
 
-def login_of(mechanism: str, jaas: Secret, token_url: str) -> Login:
-    """Return what the settings say. Errors: ConfigError: the setting, not what is secret in it."""
-    module_of(mechanism)
+def login_of(
+    mechanism: str, jaas: Secret, token_url: str, setting: str = "sasl.mechanism"
+) -> Login:
+    """Return what the settings say; `setting` names the mechanism.
+
+    Errors: ConfigError: the setting, not what is secret in it.
+    """
+    module_of(mechanism, setting)
     if mechanism == "OAUTHBEARER":
         if jaas:
             _module(mechanism, jaas)
@@ -69,11 +73,11 @@ def login_of(mechanism: str, jaas: Secret, token_url: str) -> Login:
     return Login(mechanism, options["username"], Secret(options["password"]), is_token)
 
 
-def module_of(mechanism: str) -> str:
+def module_of(mechanism: str, setting: str = "sasl.mechanism") -> str:
     """Return Java's class of a mechanism. Errors: ConfigError for one that is not spoken."""
     if mechanism not in _MODULES:
         spoken = ", ".join(_MODULES)
-        raise ConfigError(f"sasl.mechanism: {mechanism or 'none'} is not spoken; {spoken} are")
+        raise ConfigError(f"{setting}: {mechanism or 'none'} is not spoken; {spoken} are")
     return _MODULES[mechanism]
 
 

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Final
 
 from tailrace.core.access.sasl.mechanism import AuthenticationFailed
+from tailrace.core.access.sasl.work import Work
 
 TOKEN_BYTES_MAX: Final = 64 * 1024
 """A longer file is not read."""
@@ -18,8 +19,9 @@ class BearerClientExchange:
 
     mechanism = "OAUTHBEARER"
 
-    def __init__(self, token_file: Path) -> None:
+    def __init__(self, token_file: Path, work: Work) -> None:
         self._file = token_file
+        self._work = work
 
     async def respond(self, challenge: bytes | None) -> bytes | None:
         """Return the message with the token; None after the server's empty answer.
@@ -27,22 +29,29 @@ class BearerClientExchange:
         Errors: AuthenticationFailed: the file has no token, or the server refuses it.
         """
         if challenge is None:
-            return f"n,,\x01auth=Bearer {read_token(self._file)}\x01\x01".encode()
+            try:
+                data = await self._work(lambda: read_token_file(self._file))
+            except OSError as error:
+                raise _no_token(self._file, error.strerror) from error
+            return f"n,,\x01auth=Bearer {token_of(data, self._file)}\x01\x01".encode()
         if challenge:  # JSON; the dummy answer that would end it in order says nothing to us
             raise AuthenticationFailed("OAUTHBEARER: the server refuses the token")
         return None
 
 
-def read_token(file: Path) -> str:
-    """Return the token of a file. Blocks. Errors: AuthenticationFailed, which names the file."""
-    try:
-        with file.open("rb") as opened:
-            data = opened.read(TOKEN_BYTES_MAX + 1)
-        token = data.decode("ascii").strip()
-    except OSError as error:
-        raise AuthenticationFailed(f"OAUTHBEARER: {file}: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise AuthenticationFailed(f"OAUTHBEARER: {file} has no token") from error
-    if len(data) > TOKEN_BYTES_MAX or not _TOKEN.fullmatch(token):
-        raise AuthenticationFailed(f"OAUTHBEARER: {file} has no token")
-    return token
+def read_token_file(file: Path) -> bytes:
+    """Return what is in a file, as far as it is read. Blocks. Errors: OSError."""
+    with file.open("rb") as opened:
+        return opened.read(TOKEN_BYTES_MAX + 1)
+
+
+def token_of(data: bytes, file: Path) -> str:
+    """Return the token in a file's bytes. Errors: AuthenticationFailed, which names the file."""
+    text = data.decode("ascii", errors="replace").strip()
+    if len(data) > TOKEN_BYTES_MAX or not _TOKEN.fullmatch(text):
+        raise _no_token(file, "what it has is not a token")
+    return text
+
+
+def _no_token(file: Path, why: str | None) -> AuthenticationFailed:
+    return AuthenticationFailed(f"OAUTHBEARER: {file}: {why}")
