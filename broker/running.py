@@ -58,6 +58,7 @@ from tailrace.core.runtime.http import HttpServer
 from tailrace.core.runtime.metrics import Metrics
 from tailrace.core.runtime.task_health import task_health
 from tailrace.core.runtime.tasks import Tasks
+from tailrace.core.security.tls_config import TlsConfig
 from tailrace.protocol.records.loops import WHY_PLAIN
 
 logger = logging.getLogger(__name__)
@@ -210,8 +211,12 @@ async def _make_broker(config: BrokerConfig, storage: Storage, clock: Clock) -> 
 
 
 def _way_to_others(config: BrokerConfig) -> Entrance:
-    network = config.network
-    return entrance_of(config.peers, network.inter_broker_security, network.tls)
+    return entrance_of(config.peers, config.network.inter_broker_security, _own_stores(config))
+
+
+def _own_stores(config: BrokerConfig) -> TlsConfig:
+    """Return the keys and authorities that this broker has among brokers."""
+    return config.network.tls_of(config.network.inter_broker)
 
 
 def _topics(
@@ -242,6 +247,7 @@ def follow_configs(broker: Broker) -> None:
     configs = broker.configs
     configs.listen(partial(setattr, broker, "config"))
     configs.listen(lambda config: broker.transactions.use(config.transactions))
+    configs.listen(lambda config: broker.peers.configure(_own_stores(config)))
     broker.groups.times_of = configs.group_config
 
 

@@ -37,6 +37,9 @@ class Entrance(Protocol):
     def start(self, metrics: Metrics) -> None:
         """Follow the files of keys."""
 
+    def configure(self, stores: TlsStores) -> None:
+        """Take other keys and authorities into use, at the next check."""
+
     async def close(self) -> None:
         """Follow them no more. Idempotent."""
 
@@ -58,6 +61,10 @@ class Open(Entrance):
     @override
     def start(self, metrics: Metrics) -> None:
         """Nothing is followed."""
+
+    @override
+    def configure(self, stores: TlsStores) -> None:
+        """No keys are needed."""
 
     @override
     async def close(self) -> None:
@@ -93,6 +100,12 @@ class Secured(Entrance):
         if self._tls is not None:
             metrics.register("broker_peers_tls", self._tls.metrics)
             self._tls.start()
+
+    @override
+    def configure(self, stores: TlsStores) -> None:
+        """Take other keys and authorities into use, at the next check."""
+        if self._tls is not None:
+            self._tls.configure(stores)
 
     @override
     async def close(self) -> None:

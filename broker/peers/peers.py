@@ -18,6 +18,7 @@ from tailrace.broker.peers.metrics import PeerMetrics
 from tailrace.broker.peers.routes import Places
 from tailrace.core.runtime.metrics import Metrics
 from tailrace.core.runtime.receive_buffer import ReceiveBuffer
+from tailrace.core.security.tls_config import TlsStores
 from tailrace.protocol.kafka.api import Api
 
 logger = logging.getLogger(__name__)
@@ -51,6 +52,10 @@ class Peers:
         """Follow the files of keys."""
         metrics.register("broker_peers", self.metrics)
         self._entrance.start(metrics)
+
+    def configure(self, stores: TlsStores) -> None:
+        """Take other keys and authorities into use, for new connections."""
+        self._entrance.configure(stores)
 
     async def send(
         self, broker_id: int, api: Api[Q, R], request: Q, timeout_s: float, version_min: int = 0

@@ -8,6 +8,7 @@ from typing import Final
 
 from cryptography import x509
 
+from tailrace.core.security.cipher_suites import SETTING as SUITES_SETTING
 from tailrace.core.security.keys import InvalidKeys, KeyPair, read_key_pair, read_trusted
 from tailrace.core.security.tls_config import TlsStores, TlsVersion
 
@@ -23,8 +24,7 @@ def load_stores(context: ssl.SSLContext, stores: TlsStores) -> x509.Certificate 
     Return the own certificate; None: there is none. Errors: InvalidKeys.
     """
     context.options |= ssl.OP_NO_RENEGOTIATION
-    versions = [_VERSIONS[each] for each in stores.enabled_protocols]
-    context.minimum_version, context.maximum_version = min(versions), max(versions)
+    _limit(context, stores)
     trusted = read_trusted(stores)
     pair = read_key_pair(stores) if stores.has_key else None
     try:
@@ -36,6 +36,25 @@ def load_stores(context: ssl.SSLContext, stores: TlsStores) -> x509.Certificate 
         why = error.reason or str(error)
         raise InvalidKeys(f"the certificate of ssl.keystore cannot be used: {why}") from error
     return None if pair is None else pair.certificate
+
+
+def _limit(context: ssl.SSLContext, stores: TlsStores) -> None:
+    """Allow the versions and suites that are configured. Errors: InvalidKeys."""
+    versions = set(stores.enabled_protocols)
+    suites = stores.allowed_suites
+    if suites is not None:
+        if not suites.with_1_3:
+            versions.discard("TLSv1.3")
+        if suites.openssl:
+            try:
+                context.set_ciphers(suites.openssl)
+            except ssl.SSLError as error:
+                why = "OpenSSL here has none of them for TLS 1.2"
+                raise InvalidKeys(f"{SUITES_SETTING}: {suites.openssl}: {why}") from error
+        else:
+            versions.discard("TLSv1.2")
+    allowed = [_VERSIONS[each] for each in versions]
+    context.minimum_version, context.maximum_version = min(allowed), max(allowed)
 
 
 def _show(context: ssl.SSLContext, pair: KeyPair) -> None:

@@ -1,7 +1,6 @@
-"""What is made of files, made again when they change.
+"""What is made of settings and the files that they name, made again when one of them changes.
 
-It is made whole and then takes the place of the former one; files that cannot be used change
-nothing.
+It is made whole and then takes the place of the former one; what cannot be used changes nothing.
 """
 
 import asyncio
@@ -14,9 +13,11 @@ from tailrace.core.runtime.forever import Forever
 from tailrace.core.runtime.job_pool import JobPool
 from tailrace.core.runtime.tasks import Tasks
 from tailrace.core.security.keys import InvalidKeys
+from tailrace.core.security.tls_config import TlsStores
 
 logger = logging.getLogger(__name__)
 
+C = TypeVar("C", bound=TlsStores)
 T = TypeVar("T")
 
 CHECK_S: Final = 1.0
@@ -32,36 +33,47 @@ class _Stamp(NamedTuple):
     changed_ns: int
 
 
-class FollowedFiles(Generic[T]):
+class FollowedFiles(Generic[C, T]):
     """Keeps `current`. All calls come from the loop.
 
     Invariant: `current` is whole, and is of files as they were together at one check.
     """
 
     def __init__(
-        self,
-        name: str,
-        files: Iterable[Path],
-        make: Callable[[], T],
-        changed: Callable[[T | None], None],
+        self, name: str, config: C, make: Callable[[C], T], changed: Callable[[T | None], None]
     ) -> None:
         """Make it once. Blocks. `changed`: hears what was made again; None: it cannot be used.
 
         `make` may raise InvalidKeys. Errors: InvalidKeys.
         """
-        self._files = tuple(files)
+        self._config = config
         self._make = make
         self._changed = changed
-        self._stamps = _stamps(self._files)
-        self.current = make()
+        self._stamps: tuple[_Stamp | None, ...] | None = _stamps(config.files)
+        self.current = make(config)
         self._pool = JobPool(name, 1)
         self._tasks = Tasks(name)
         self._checks = Forever(f"{name}.reload")
+        self._is_followed = False
 
     def start(self) -> None:
-        """Follow the files."""
-        if self._files:
+        """Follow the files, if there are any. Idempotent."""
+        if self._stamps != () and not self._is_followed:
+            self._is_followed = True
             self._tasks.start(self._checks.run(self._check_later), "reload")
+
+    async def check(self, config: C) -> None:
+        """Try other files or settings out. Errors: InvalidKeys."""
+        if config != self._config:
+            made, why_not = await self._pool.call(lambda: self._tried(config), READ_S_MAX)
+            if made is None:
+                raise InvalidKeys(why_not)
+
+    def configure(self, config: C) -> None:
+        """Take other files or settings into use, at the next check."""
+        if config != self._config:
+            self._config, self._stamps = config, None
+            self.start()
 
     async def close(self) -> None:
         """Follow them no more. Idempotent."""
@@ -70,21 +82,23 @@ class FollowedFiles(Generic[T]):
 
     async def _check_later(self) -> None:
         await asyncio.sleep(CHECK_S)
-        stamps = _stamps(self._files)
+        config = self._config
+        stamps = _stamps(config.files)
         if stamps == self._stamps:
             return
-        made, why_not = await self._pool.call(self._tried, READ_S_MAX)
-        self._stamps = stamps
+        made, why_not = await self._pool.call(lambda: self._tried(config), READ_S_MAX)
+        if config is self._config:  # else there is news already
+            self._stamps = stamps
         if made is None:
             logger.error("tls_not_reloaded: the former certificate stays error=%s", why_not)
         else:
             self.current = made
         self._changed(made)
 
-    def _tried(self) -> tuple[T | None, str]:
+    def _tried(self, config: C) -> tuple[T | None, str]:
         """Return what was made, or why it was not."""
         try:
-            return self._make(), ""
+            return self._make(config), ""
         except InvalidKeys as error:
             return None, str(error)
 

@@ -32,8 +32,8 @@ class TlsClient:
     def __init__(self, stores: TlsStores, identification: Identification) -> None:
         """Read everything once. Blocks, 50 ms with PKCS12. Errors: InvalidKeys."""
         self.metrics = TlsClientMetrics()
-        make = partial(client_context, stores, identification)
-        self._followed = FollowedFiles("tls_client", stores.files, make, self._on_changed)
+        make = partial(client_context, identification=identification)
+        self._followed = FollowedFiles("tls_client", stores, make, self._on_changed)
 
     @property
     def context(self) -> ssl.SSLContext:
@@ -43,6 +43,10 @@ class TlsClient:
     def start(self) -> None:
         """Follow the files."""
         self._followed.start()
+
+    def configure(self, stores: TlsStores) -> None:
+        """Take other files or settings into use, at the next check."""
+        self._followed.configure(stores)
 
     async def close(self) -> None:
         """Follow them no more. Idempotent."""

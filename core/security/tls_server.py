@@ -6,7 +6,6 @@ A connection has the context of the moment at which its handshake began.
 import logging
 import ssl
 from dataclasses import dataclass
-from functools import partial
 from typing import Final, NamedTuple
 
 from tailrace.core.runtime.metrics import counter, gauge
@@ -50,8 +49,7 @@ class TlsServer:
     def __init__(self, config: TlsConfig) -> None:
         """Read everything once. Blocks, 50 ms with PKCS12. Errors: InvalidKeys."""
         self.metrics = TlsMetrics()
-        make = partial(_make, config)
-        self._followed = FollowedFiles("tls", config.files, make, self._on_changed)
+        self._followed = FollowedFiles("tls", config, _make, self._on_changed)
         self.metrics.certificate_expires_seconds = self._followed.current.expires_s
 
     @property
@@ -60,8 +58,16 @@ class TlsServer:
         return self._followed.current.context
 
     def start(self) -> None:
-        """Follow the files."""
+        """Follow the files, if there are any. Idempotent."""
         self._followed.start()
+
+    async def check(self, config: TlsConfig) -> None:
+        """Try other files or settings out. Errors: InvalidKeys."""
+        await self._followed.check(config)
+
+    def configure(self, config: TlsConfig) -> None:
+        """Take other files or settings into use, at the next check."""
+        self._followed.configure(config)
 
     async def close(self) -> None:
         """Follow them no more. Idempotent."""

@@ -8,6 +8,7 @@
 | `ssl.keystore.location` of type PKCS12 | the same |
 | `ssl.keystore.location` of type PEM | `ssl.certificate.location`, `ssl.key.location` |
 | `ssl.keystore.certificate.chain`, `ssl.keystore.key` | `ssl.certificate.pem`, `ssl.key.pem` |
+| `ssl.cipher.suites` by Java's names | the same by OpenSSL's |
 | `ssl.endpoint.identification.algorithm`: empty | the same: `none` |
 """
 
@@ -17,6 +18,7 @@ from typing import Final
 from tailrace.core.access.client.config import KEYS
 from tailrace.core.access.client.login import login_of, module_of
 from tailrace.core.runtime.config import ConfigError, Secret
+from tailrace.core.security.cipher_suites import cipher_suites
 
 _RENAMED: Final = {
     "sasl.mechanisms": "sasl.mechanism",
@@ -77,6 +79,8 @@ def as_librdkafka(properties: Mapping[str, str]) -> dict[str, str]:
     for key in ("security.protocol", "sasl.mechanism", "ssl.key.password"):
         if key in security:
             found[key] = security[key]
+    if "ssl.cipher.suites" in security:
+        found["ssl.cipher.suites"] = _suites(security["ssl.cipher.suites"])
     if "sasl.jaas.config" in security and "sasl.mechanism" in security:
         found |= _user_of(security)
     found |= _trusted(security) | _shown(security)
@@ -93,6 +97,17 @@ def _refuse(security: Mapping[str, str]) -> None:
             "ssl.enabled.protocols: librdkafka speaks every version that the broker does; let the "
             "broker choose, and remove it"
         )
+
+
+def _suites(names: str) -> str:
+    """Return suites by OpenSSL's names."""
+    try:
+        found = cipher_suites([each.strip() for each in names.split(",")]).openssl
+    except ValueError as error:
+        raise ConfigError(str(error)) from error
+    if not found:
+        raise ConfigError("ssl.cipher.suites: librdkafka limits those of TLS 1.2 alone")
+    return found
 
 
 def _user_of(security: Mapping[str, str]) -> dict[str, str]:

@@ -55,6 +55,10 @@ SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
             },
             {"sasl.mechanism": "SCRAM-SHA-512", "sasl.username": "a", "sasl.password": 'b"'},
         ),
+        (
+            {"ssl.cipher.suites": "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256"},
+            {"ssl.cipher.suites": "ECDHE-ECDSA-AES128-GCM-SHA256"},
+        ),
         ({"sasl.mechanism": "OAUTHBEARER"}, {"sasl.mechanism": "OAUTHBEARER"}),
         ({"client.id": "me", "bootstrap.servers": "h:1"}, {"client.id": "me"}),
     ],
