@@ -1,0 +1,92 @@
+"""How a connection to a bookie begins: START_TLS, and then requests.
+
+    connect -> START_TLS, its answer in clear -> handshake -> the connection's own protocol
+
+Both are said in protocol v3, whatever is spoken then. Source: reference BookKeeper 1.8.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from tailrace.core.errors import UnauthorizedAccess
+from tailrace.core.ledger.security_config import BookieClientSecurity
+from tailrace.core.runtime.first_frames import FirstFrames, TlsSide
+from tailrace.core.security.open_bookkeeper_tls import open_tls
+from tailrace.protocol.bookkeeper.codec import decode_response, encode_request
+from tailrace.protocol.bookkeeper.messages import (
+    OperationType,
+    Request,
+    Response,
+    StartTlsRequest,
+    StatusCode,
+    operation_of,
+)
+
+if TYPE_CHECKING:
+    from tailrace.core.security.bookkeeper_tls import BookKeeperTls
+
+MakeProtocol: TypeAlias = Callable[[], asyncio.BufferedProtocol]
+
+_TXN_ID: Final = 0
+"""Of all requests here; those of the connection itself begin with 1."""
+ANSWERS_MAX: Final = 8
+"""To something else that are passed over."""
+
+
+class Entrance:
+    """The way into the bookies of a cluster. Shared by its connections.
+
+    Invariant: nothing but START_TLS goes out in clear where TLS is set.
+    """
+
+    def __init__(self, config: BookieClientSecurity) -> None:
+        """Read keys and certificates. Blocks, 50 ms with PKCS12. Errors: InvalidKeys."""
+        self._tls = open_tls(config.tls, is_bookie=False)
+
+    async def enter(self, host: str, port: int, make: MakeProtocol) -> None:
+        """Connect; the protocol that `make` returns has the connection once it is secure.
+
+        Errors: OSError, HandshakeFailed, UnauthorizedAccess (the bookie refuses), ProtocolError.
+        Cancel: the connection is closed.
+        """
+        loop = asyncio.get_running_loop()
+        if self._tls is None:
+            await loop.create_connection(make, host, port)
+            return
+        _, first = await loop.create_connection(FirstFrames, host, port)
+        try:
+            first = await self._start_tls(first, self._tls, host)
+            first.hand_over(make())
+        except BaseException:
+            first.abort()
+            raise
+
+    async def close(self) -> None:
+        """Let go of what reads files. Idempotent."""
+        if self._tls is not None:
+            await self._tls.close()
+
+    async def _start_tls(self, first: FirstFrames, tls: "BookKeeperTls", host: str) -> FirstFrames:
+        context = await tls.context(asyncio.get_running_loop().time())
+        answer = await _ask(first, StartTlsRequest())
+        if answer.status is not StatusCode.EOK:
+            raise UnauthorizedAccess(
+                f"the bookie answers {answer.status.name} to START_TLS: "
+                "set tlsProviderFactoryClass there too, or nowhere"
+            )
+        return await first.start_tls(TlsSide(context, server_side=False, server_hostname=host))
+
+
+async def _ask(first: FirstFrames, request: Request) -> Response:
+    """Return the answer to a request.
+
+    Java's bookie may say in between, once more to START_TLS, that its client is not authenticated
+    yet: that is passed over.
+    """
+    first.send(encode_request(_TXN_ID, request))
+    for _ in range(ANSWERS_MAX):
+        _, response = decode_response(await first.receive())
+        if operation_of(response) == operation_of(request):
+            return response
+    raise UnauthorizedAccess(f"no answer to {OperationType(operation_of(request)).name}")
