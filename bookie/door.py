@@ -1,6 +1,6 @@
-"""The door of a bookie that asks of its clients who they are: TLS first, then requests.
+"""The door of a bookie that asks its clients who they are: TLS, authentication, then requests.
 
-    accepted -> `Greeting` says what becomes of each of the first frames -> handshake -> let in
+    accepted -> `Greeting` says what becomes of each of the first frames, handshake -> let in
 
 A client that is not known yet costs a task, frames of 16 KiB at most and a deadline; there are at
 most `STRANGERS_MAX` of them. Their requests reach neither the bookie nor its budgets.
@@ -8,12 +8,14 @@ most `STRANGERS_MAX` of them. Their requests reach neither the bookie nor its bu
 
 import asyncio
 import logging
+import secrets
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from tailrace.bookie.greeting import Greeting, GreetingRules, Then, Verdict
 from tailrace.bookie.metrics import DoorMetrics
-from tailrace.bookie.security_config import BookieSecurity
+from tailrace.bookie.security_config import ROLES_FACTORY, SASL_FACTORY, BookieSecurity
+from tailrace.core.runtime.config import ConfigError, Secret
 from tailrace.core.runtime.first_frames import (
     HANDSHAKE_S,
     SHUTDOWN_S,
@@ -22,6 +24,8 @@ from tailrace.core.runtime.first_frames import (
     TlsSide,
 )
 from tailrace.core.runtime.tasks import Tasks
+from tailrace.core.security.digest_md5 import BOOKKEEPER, DigestServer
+from tailrace.core.security.jaas_file import USER_PREFIX, InvalidJaas, read_section
 from tailrace.core.security.open_bookkeeper_tls import open_tls
 from tailrace.protocol.bookkeeper import v2_answers, v2_requests
 from tailrace.protocol.bookkeeper.codec import decode_request, encode_response
@@ -40,14 +44,25 @@ STRANGERS_MAX: Final = 1_000
 KNOWN_WITHIN_S: Final = 2 * HANDSHAKE_S
 """How long a client has for all of it."""
 
+_OVER: Final = (Then.CLOSE, Then.ADMIT, Then.SUBMIT)
+
 
 class Door:
     """Lets clients in. All calls come from the loop."""
 
     def __init__(self, config: BookieSecurity) -> None:
-        """Read keys and certificates. Blocks, 50 ms with PKCS12. Errors: InvalidKeys."""
+        """Read keys, certificates and users. Blocks, 50 ms with PKCS12.
+
+        Errors: ConfigError, of what cannot be used.
+        """
         self.metrics = DoorMetrics()
-        self._rules = GreetingRules(config.tls.is_enabled, config.needs_tls)
+        self._users = _users(config)
+        self._rules = GreetingRules(
+            offers_tls=config.tls.is_enabled,
+            needs_tls=config.needs_tls,
+            may_enter=_name_rule(config),
+            has_role=_role_rule(config),
+        )
         self._tls = open_tls(config.tls, is_bookie=True)
         self._tasks = Tasks("bookie_door")
         self._loop = asyncio.get_running_loop()
@@ -67,7 +82,7 @@ class Door:
             self._refuse(first, f"{STRANGERS_MAX} others are not known yet")
             first.abort()
             return
-        visit = _Visit(first, Greeting(self._rules), self._tls)
+        visit = _Visit(first, Greeting(self._rules, self._exchange()), self._tls)
         self._tasks.start(self._let_in(visit, admit), "greet")
 
     async def _let_in(self, visit: "_Visit", admit: Callable[[], asyncio.BufferedProtocol]) -> None:
@@ -91,6 +106,16 @@ class Door:
         except BaseException:
             visit.first.abort()
             raise
+
+    def _exchange(self) -> DigestServer | None:
+        if self._users is None:
+            return None
+        return DigestServer(BOOKKEEPER, secrets.token_hex(16), self._password_of)
+
+    def _password_of(self, user: str) -> str | None:
+        assert self._users is not None, "there is SASL"
+        password = self._users.get(user)
+        return None if password is None else password.reveal()
 
     def _refuse(self, first: FirstFrames, reason: str) -> None:
         self.metrics.refusals_total += 1
@@ -117,11 +142,10 @@ class _Visit:
                 if self.greeting.is_welcome:
                     return ""
                 raise
-            if verdict.then is Then.CLOSE:
-                return verdict.reason
             if verdict.then is Then.SUBMIT:
                 self.first.take_back()
-                return ""
+            if verdict.then in _OVER:
+                return verdict.reason
             if verdict.then is Then.START_TLS:
                 await self._start_tls()
                 if self.greeting.is_welcome:
@@ -142,7 +166,7 @@ class _Visit:
         assert self._tls is not None, "START_TLS is refused without it"
         context = await self._tls.context(asyncio.get_running_loop().time())
         self.first = await self.first.start_tls(TlsSide(context, server_side=True))
-        self.greeting.enter_tls()
+        self.greeting.enter_tls(self.first.certificate)
 
     def _answer(self, origin: int | Origin, response: Response) -> None:
         """Answer in the protocol of the request, as far as that has words for it."""
@@ -150,3 +174,40 @@ class _Visit:
             self.first.send(v2_answers.encode_response(origin, response))
         else:
             self.first.send(encode_response(origin, response))
+
+
+def _users(config: BookieSecurity) -> dict[str, Secret] | None:
+    """Return passwords by user; None: there is no SASL. Blocks. Errors: InvalidJaas."""
+    if config.factory != SASL_FACTORY or config.jaas.file is None:
+        return None
+    options = read_section(config.jaas.file, config.section)
+    users = {
+        name.removeprefix(USER_PREFIX): password
+        for name, password in options.items()
+        if name.startswith(USER_PREFIX) and password
+    }
+    if not users:
+        place = f"{config.jaas.file}: section {config.section}"
+        raise InvalidJaas(f"{place}: no user; write {USER_PREFIX}NAME=PASSWORD")
+    return users
+
+
+def _name_rule(config: BookieSecurity) -> Callable[[str], bool] | None:
+    """Say which users may come in. Errors: ConfigError."""
+    if config.factory != SASL_FACTORY:
+        return None
+    from tailrace.core.runtime.expressions import BadExpression, expression  # RE2 is large
+
+    try:
+        allowed = expression(config.allowed_ids)
+    except BadExpression as error:
+        raise ConfigError(f"saslJaasClientAllowedIds: {error}") from error
+    return lambda user: allowed.fullmatch(user) is not None
+
+
+def _role_rule(config: BookieSecurity) -> Callable[[bytes | None], bool] | None:
+    if config.factory != ROLES_FACTORY:
+        return None
+    from tailrace.bookie.roles import role_in  # cryptography is large
+
+    return lambda certificate: certificate is not None and role_in(certificate) in config.roles
