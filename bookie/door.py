@@ -29,7 +29,7 @@ from tailrace.core.security.jaas_file import USER_PREFIX, InvalidJaas, read_sect
 from tailrace.core.security.open_bookkeeper_tls import open_tls
 from tailrace.protocol.bookkeeper import v2_answers, v2_requests
 from tailrace.protocol.bookkeeper.codec import decode_request, encode_response
-from tailrace.protocol.bookkeeper.messages import Response
+from tailrace.protocol.bookkeeper.messages import Request, Response
 from tailrace.protocol.bookkeeper.v2_requests import Origin, is_v2
 from tailrace.protocol.errors import FrameTooLarge, ProtocolError
 from tailrace.protocol.ids import Buffer
@@ -65,6 +65,10 @@ class Door:
         )
         self._tls = open_tls(config.tls, is_bookie=True)
         self._tasks = Tasks("bookie_door")
+        self._visits: dict[_Visit, None] = {}
+        self._is_closed = False
+        self._strangers = 0
+        """Connections that are not welcome yet."""
         self._loop = asyncio.get_running_loop()
 
     def protocol(self, admit: Callable[[], asyncio.BufferedProtocol]) -> FirstFrames:
@@ -73,22 +77,31 @@ class Door:
 
     async def close(self) -> None:
         """End the connections of all that are not let in. Idempotent."""
+        self._is_closed = True
         await self._tasks.close()
+        for visit in self._visits:  # whose tasks had not begun
+            visit.first.abort()
+        self._visits.clear()
         if self._tls is not None:
             await self._tls.close()
 
     def _welcome(self, first: FirstFrames, admit: Callable[[], asyncio.BufferedProtocol]) -> None:
-        if len(self._tasks) >= STRANGERS_MAX:
+        greeting = Greeting(self._rules, self._exchange())
+        visit = _Visit(first, greeting, self._tls, is_stranger=not greeting.is_welcome)
+        if self._is_closed:
+            first.abort()
+            return
+        if visit.is_stranger and self._strangers >= STRANGERS_MAX:
             self._refuse(first, f"{STRANGERS_MAX} others are not known yet")
             first.abort()
             return
-        visit = _Visit(first, Greeting(self._rules, self._exchange()), self._tls)
+        self._visits[visit] = None
+        self._strangers += visit.is_stranger
         self._tasks.start(self._let_in(visit, admit), "greet")
 
     async def _let_in(self, visit: "_Visit", admit: Callable[[], asyncio.BufferedProtocol]) -> None:
         try:
-            limit_s = None if visit.greeting.is_welcome else KNOWN_WITHIN_S
-            async with asyncio.timeout(limit_s):
+            async with asyncio.timeout(KNOWN_WITHIN_S if visit.is_stranger else None):
                 reason = await visit.run()
             if reason:
                 self._refuse(visit.first, reason)
@@ -106,6 +119,9 @@ class Door:
         except BaseException:
             visit.first.abort()
             raise
+        finally:
+            self._visits.pop(visit)
+            self._strangers -= visit.is_stranger
 
     def _exchange(self) -> DigestServer | None:
         if self._users is None:
@@ -125,8 +141,16 @@ class Door:
 class _Visit:
     """One connection at the door."""
 
-    def __init__(self, first: FirstFrames, greeting: Greeting, tls: "BookKeeperTls | None") -> None:
+    def __init__(
+        self,
+        first: FirstFrames,
+        greeting: Greeting,
+        tls: "BookKeeperTls | None",
+        *,
+        is_stranger: bool,
+    ) -> None:
         self.first = first
+        self.is_stranger = is_stranger
         self.greeting = greeting
         self._tls = tls
 
@@ -142,31 +166,33 @@ class _Visit:
                 if self.greeting.is_welcome:
                     return ""
                 raise
+            if verdict.then is Then.START_TLS:
+                async with asyncio.timeout(KNOWN_WITHIN_S):
+                    verdict = await self._start_tls()
             if verdict.then is Then.SUBMIT:
                 self.first.take_back()
             if verdict.then in _OVER:
                 return verdict.reason
-            if verdict.then is Then.START_TLS:
-                await self._start_tls()
-                if self.greeting.is_welcome:
-                    return ""
 
     def _hear(self, frame: Buffer) -> Verdict:
-        origin: int | Origin
-        if is_v2(frame):
-            origin, request = v2_requests.decode_request(frame)
-        else:
-            origin, request = decode_request(frame)
+        origin, request = _decode(frame)
         verdict = self.greeting.hear(request, is_v2=isinstance(origin, Origin))
         if verdict.response is not None:
             self._answer(origin, verdict.response)
         return verdict
 
-    async def _start_tls(self) -> None:
+    async def _start_tls(self) -> Verdict:
         assert self._tls is not None, "START_TLS is refused without it"
         context = await self._tls.context(asyncio.get_running_loop().time())
+        early = await self.first.receive() if self.first.has_more else None
+        if early is not None and not self.greeting.may_come_early(_decode(early)[1]):
+            raise HandshakeFailed("a request came in clear before the handshake")
         self.first = await self.first.start_tls(TlsSide(context, server_side=True))
-        self.greeting.enter_tls(self.first.certificate)
+        if not self.greeting.enter_tls(self.first.certificate):
+            logger.warning("client_without_role peer=%s its requests get EUA", self.first.peer)
+        if early is not None:
+            return self._hear(early)
+        return Verdict(Then.ADMIT if self.greeting.is_welcome else Then.GO_ON)
 
     def _answer(self, origin: int | Origin, response: Response) -> None:
         """Answer in the protocol of the request, as far as that has words for it."""
@@ -174,6 +200,10 @@ class _Visit:
             self.first.send(v2_answers.encode_response(origin, response))
         else:
             self.first.send(encode_response(origin, response))
+
+
+def _decode(frame: Buffer) -> tuple[int | Origin, Request]:
+    return v2_requests.decode_request(frame) if is_v2(frame) else decode_request(frame)
 
 
 def _users(config: BookieSecurity) -> dict[str, Secret] | None:

@@ -85,14 +85,25 @@ class Greeting:
     @property
     def is_welcome(self) -> bool:
         """Whether requests are served from now on."""
-        return self._is_known and (self._is_inside or not self._rules.needs_tls)
+        return self._is_known and self._may_authenticate
 
-    def enter_tls(self, certificate: bytes | None) -> None:
-        """Take note that the handshake is over, and of what was shown in it."""
+    def may_come_early(self, request: Request) -> bool:
+        """Whether a request may stand in clear behind START_TLS, to be heard after the handshake.
+
+        Java's client begins to authenticate as soon as it is connected, which is before TLS. There
+        is nothing in that message; every other one might be of somebody between the two.
+        """
+        begins = isinstance(request, AuthRequest) and not request.payload
+        return begins and self._exchange is not None
+
+    def enter_tls(self, certificate: bytes | None) -> bool:
+        """Take note of the handshake; return whether what was shown in it may enter."""
         self._is_inside = True
         has_role = self._rules.has_role
-        if has_role is not None:
-            self._is_known = has_role(certificate)
+        if has_role is None:
+            return True
+        self._is_known = has_role(certificate)
+        return self._is_known
 
     def hear(self, request: Request, *, is_v2: bool) -> Verdict:
         """Say what becomes of a request."""
@@ -117,17 +128,23 @@ class Greeting:
     def _authenticate(self, request: AuthRequest, *, is_v2: bool) -> Verdict:
         if self._is_known:
             return Verdict(Then.GO_ON, AuthResponse(StatusCode.EOK, DISABLED, b""))
-        if self._exchange is None or request.plugin != SASL:
-            if is_v2:
-                return Verdict(Then.CLOSE, reason=f"AUTH for plug-in {request.plugin!r}")
+        exchange = self._exchange if self._may_authenticate and request.plugin == SASL else None
+        if exchange is None:
+            if is_v2:  # which has no words for it
+                return Verdict(Then.CLOSE, reason=f"AUTH for plug-in {request.plugin[:64]!r}")
             return Verdict(Then.GO_ON, _EUA_TO_AUTH)
         try:
-            token = self._exchange.evaluate(bytes(request.payload))
-            self._check(self._exchange.user)
+            token = exchange.evaluate(bytes(request.payload))
+            self._check(exchange.user)
         except DigestFailed as error:
             return Verdict(Then.CLOSE, _EUA_TO_AUTH, f"authentication failed: {error}")
         then = Then.ADMIT if self.is_welcome else Then.GO_ON
         return Verdict(then, AuthResponse(StatusCode.EOK, SASL, token))
+
+    @property
+    def _may_authenticate(self) -> bool:
+        """Whether this is the place: what belongs inside of TLS is not answered outside of it."""
+        return self._is_inside or not self._rules.needs_tls
 
     def _check(self, user: str | None) -> None:
         """Know a client once the exchange is over."""

@@ -116,6 +116,11 @@ class FirstFrames(asyncio.BufferedProtocol):
         self._received = 4 + self._size()
         return memoryview(bytes(self._data[4 : self._received]))
 
+    @property
+    def has_more(self) -> bool:
+        """Whether bytes came behind the last frame that was received."""
+        return len(self._data) > self._received
+
     def take_back(self) -> None:
         """Let the last frame go to the next protocol too."""
         self._received = 0

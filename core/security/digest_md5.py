@@ -76,13 +76,16 @@ class DigestServer:
         self._nonce = nonce.encode()
         self._realm = service.host.encode()
         self._password_of = password_of
-        self._has_challenged = False
+        self._has_challenged = self._is_over = False
         self.user: str | None = None
         """Who it is, once it is known."""
 
     def evaluate(self, message: bytes) -> bytes:
         """Answer a message. Errors: DigestFailed, after which nothing more may be asked."""
+        if self._is_over:
+            raise DigestFailed("a message behind the last one")
         if self._has_challenged:
+            self._is_over = True
             return self._verify(message)
         if message:
             raise DigestFailed("a response before the challenge")
@@ -91,8 +94,6 @@ class DigestServer:
         return _written(parts) + b",charset=utf-8,algorithm=md5-sess"
 
     def _verify(self, message: bytes) -> bytes:
-        if self.user is not None:
-            raise DigestFailed("a response behind the last one")
         given = _Directives(message)
         user, is_utf8 = given.one("username"), given.charset_is_utf8()
         self._check(given)

@@ -54,10 +54,14 @@ def client_of(process: BookieProcess, tls: BookKeeperTlsConfig, **changes: Any) 
 
 
 def client_at(port: int, tls: BookKeeperTlsConfig, **changes: Any) -> TcpBookieClient:
+    return client_with(port, BookieClientSecurity(tls=tls), **changes)
+
+
+def client_with(port: int, security: BookieClientSecurity, **changes: Any) -> TcpBookieClient:
     async def resolve() -> tuple[str, int]:
         return HOST, port
 
-    config = BookieClientConfig(security=BookieClientSecurity(tls=tls), **changes)
+    config = BookieClientConfig(security=security, **changes)
     return TcpBookieClient(BookieId("test:3181"), resolve, config)
 
 

@@ -266,7 +266,7 @@ def test_a_handshake_that_is_cut_anywhere(keys: Keys, tmp_path: Path) -> None:
                 async with await starting(process.server) as wire:
                     wire.writer.write(hello[:cut])
                     await wire.writer.drain()
-            await until(lambda: not len(door._tasks))
+            await until(lambda: not door._visits)
             assert door.metrics.refusals_total == len(cuts)
             client = client_of(process, keys.of_client())
             assert (await ask(client, add(L1, 0))).status is EOK
@@ -303,7 +303,7 @@ def test_strangers_are_bounded(keys: Keys, tmp_path: Path, monkeypatch: pytest.M
                 pass
             door = process.server._door
             assert door is not None
-            await until(lambda: not len(door._tasks))
+            await until(lambda: not door._visits)
             client = client_of(process, keys.of_client())
             assert (await ask(client, add(L1, 0))).status is EOK
             await client.close()

@@ -163,11 +163,18 @@ def test_the_order_of_messages() -> None:
     with pytest.raises(DigestFailed, match="before the challenge"):
         mine.evaluate(response_of("secret"))
     mine.evaluate(b"")
-    with pytest.raises(DigestFailed, match="is missing"):
-        mine.evaluate(b"")
     mine.evaluate(response_of("secret"))
     with pytest.raises(DigestFailed, match="behind the last one"):
         mine.evaluate(response_of("secret"))
+
+
+def test_there_is_one_attempt() -> None:
+    mine = server({"alice": "secret"})
+    mine.evaluate(b"")
+    for message, words in ((b"", "is missing"), (response_of("secret"), "behind the last one")):
+        with pytest.raises(DigestFailed, match=words):
+            mine.evaluate(message)
+    assert mine.user is None
 
 
 @pytest.mark.parametrize(
