@@ -48,7 +48,15 @@ class JavaClient:
         """`jvm`: more of its options."""
         self._log = log.open("ab")
         java, *rest = main_class(pom, peer, against)
-        command = [java, "-Xmx192m", "-XX:MaxDirectMemorySize=256m", *SMALL_JVM, *OPEN_JVM, *jvm, *rest]
+        command = [
+            java,
+            "-Xmx192m",
+            "-XX:MaxDirectMemorySize=256m",
+            *SMALL_JVM,
+            *OPEN_JVM,
+            *jvm,
+            *rest,
+        ]
         self._child = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._log, text=True
         )

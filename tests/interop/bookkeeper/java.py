@@ -73,7 +73,14 @@ class JavaBookie:
         """Start it and return once it answers."""
         classpath = os.pathsep.join(map(str, jars("bookkeeper")))
         command = [tool("java"), "-Xmx256m", "-XX:MaxDirectMemorySize=256m", *SMALL_JVM, *OPEN_JVM]
-        command += [*self._jvm, "-cp", classpath, "org.apache.bookkeeper.server.Main", "--conf", str(self.conf)]
+        command += [
+            *self._jvm,
+            "-cp",
+            classpath,
+            "org.apache.bookkeeper.server.Main",
+            "--conf",
+            str(self.conf),
+        ]
         with (self._path / "log").open("ab") as log:
             self._child = subprocess.Popen(command, stdout=log, stderr=log)
         deadline = time.monotonic() + READY_WITHIN_S
