@@ -29,6 +29,7 @@ from tailrace.core.metadata.store import MetadataStore
 from tailrace.core.metadata.uri import parse_uri
 from tailrace.core.metadata.zookeeper import ZookeeperStore
 from tailrace.core.runtime.clock import Clock, SystemClock
+from tailrace.core.runtime.config import ConfigError
 from tailrace.core.runtime.metrics import Metrics
 from tailrace.core.runtime.task_health import task_health
 from tailrace.core.runtime.tasks import Tasks
@@ -129,6 +130,7 @@ def _remedies(config: AutoRecoveryProcessConfig) -> Remedies:
         {
             Unavailable: f"is ZooKeeper running at {config.metadata_uri}?",
             NoNode: f"tailrace cluster init --metadata {config.metadata_uri}",
+            ConfigError: "the settings are listed by --show-config",
             OSError: f"check that {http} is free (httpServerPort)",
             CoreError: "",
         },

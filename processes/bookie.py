@@ -22,6 +22,7 @@ from tailrace.core.metadata.store import MetadataStore
 from tailrace.core.metadata.uri import parse_uri
 from tailrace.core.metadata.zookeeper import ZookeeperStore
 from tailrace.core.runtime.clock import Clock, SystemClock
+from tailrace.core.runtime.config import ConfigError
 from tailrace.core.runtime.files import LockHeld, SystemFiles
 from tailrace.core.runtime.metrics import Metrics
 from tailrace.processes.bookie_config import BookieProcessConfig
@@ -46,7 +47,7 @@ async def bookie_process(
     """Run a bookie that is registered; sign off and close it at the end of the block.
 
     Errors: Unavailable (no ZooKeeper), NoNode (no cluster), NodeExists (id in use), LockHeld,
-    InvalidCookie, CorruptData, OSError.
+    InvalidCookie, CorruptData, OSError, ConfigError (keys or passwords that cannot be used).
     """
     async with AsyncExitStack() as stack:
         timeout_ms = config.session_timeout_ms
@@ -60,7 +61,7 @@ async def bookie_process(
             bookie, store, clock, SystemFiles(), metrics, stale_wait_ms=2 * timeout_ms
         )
         stack.push_async_callback(running.close)
-        others = RegisteredBookies(store, root=bookie.ledgers_root)
+        others = RegisteredBookies(store, config.client_config(), root=bookie.ledgers_root)
         stack.push_async_callback(others.close)
         _let_mend(running, store, others, bookie.ledgers_root)
         yield running
@@ -93,6 +94,7 @@ def _remedies(config: BookieProcessConfig) -> Remedies:
             NoNode: f"tailrace cluster init --metadata {uri}",
             NodeExists: "stop that process, or give another --listen or bookieId",
             LockHeld: "stop that process, or give another --data",
+            ConfigError: "the settings are listed by --show-config",
             OSError: f"check {data} and that {config.bookie.host}:{config.bookie.port} is free",
             CoreError: "",
             BookieError: "",

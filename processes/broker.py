@@ -15,6 +15,7 @@ from tailrace.broker.cluster.paths import ClusterPaths
 from tailrace.broker.running import Storage, running_broker
 from tailrace.core.errors import CoreError, NodeExists, NoNode, Unavailable
 from tailrace.core.runtime.clock import Clock, SystemClock
+from tailrace.core.runtime.config import ConfigError
 from tailrace.core.runtime.metrics import Metrics
 from tailrace.processes.broker_config import BrokerProcessConfig
 from tailrace.processes.cluster_namespace import granted_ms, open_bound
@@ -81,6 +82,7 @@ def _remedies(config: BrokerProcessConfig) -> Remedies:
             NoNode: f"tailrace cluster init --metadata {config.metadata_uri}",
             NodeExists: "give the --metadata that the namespace is bound to, or another "
             "--namespace; or, where it is the id that is taken, another node.id",
+            ConfigError: "the settings are listed by --show-config",
             OSError: f"check that {places} is free, or give another --listen",
             CoreError: "",
         },

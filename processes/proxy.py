@@ -18,6 +18,7 @@ from tailrace.core.errors import CoreError, NodeExists, NoNode, Unavailable
 from tailrace.core.log.config import LogConfig
 from tailrace.core.log.open_namespace import OpenNamespace
 from tailrace.core.runtime.clock import Clock, SystemClock
+from tailrace.core.runtime.config import ConfigError
 from tailrace.core.runtime.metrics import Metrics
 from tailrace.core.runtime.task_health import task_health
 from tailrace.processes.cluster_namespace import granted_ms, open_bound
@@ -217,6 +218,7 @@ def _remedies(config: ProxyProcessConfig) -> Remedies:
             NoNode: f"tailrace cluster init --metadata {config.metadata_uri}",
             NodeExists: "give the --metadata that the namespace is bound to, or another "
             "--namespace",
+            ConfigError: "the settings are listed by --show-config",
             OSError: f"check that {config.address.listener} is free, or give another --listen",
             CoreError: "",
         },

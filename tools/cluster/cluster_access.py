@@ -35,6 +35,7 @@ from tailrace.core.metadata.uri import (
 )
 from tailrace.core.runtime.config import ConfigError
 from tailrace.protocol.errors import ProtocolError
+from tailrace.tools.cluster.bookie_settings import bookie_settings
 from tailrace.tools.errors import CliError, Exit
 
 if TYPE_CHECKING:
@@ -185,6 +186,7 @@ def on_namespace(
     options = NamespaceOptions(
         log=log or LogConfig(client_id=CLIENT_ID, lock_timeout_s=0),
         cold=cold or ColdConfig(),
+        bookies=bookie_settings(),
         ledger_servers=ledgers.hosts if ledgers else "",
     )
 
@@ -271,7 +273,7 @@ async def _open_cluster(uri: str) -> AsyncIterator[Cluster]:
                 f"there is no cluster at {root}", place=uri,
                 remedy=f"tailrace cluster init --metadata {uri}",
             )  # fmt: skip
-        bookies = RegisteredBookies(store, root=root)
+        bookies = RegisteredBookies(store, bookie_settings(), root=root)
         try:
             config = LedgerClientConfig(root=root)
             yield Cluster(store, root, bookies, LedgerClient(store, bookies, config))
