@@ -19,6 +19,7 @@ from tailrace.core.errors import (
     LogNotFound,
     MetadataConflict,
     OwnershipAcquireFailed,
+    UnauthorizedAccess,
     Unavailable,
 )
 from tailrace.core.ledger.bookie_registry import RegisteredBookies
@@ -35,7 +36,7 @@ from tailrace.core.metadata.uri import (
 )
 from tailrace.core.runtime.config import ConfigError
 from tailrace.protocol.errors import ProtocolError
-from tailrace.tools.cluster.bookie_settings import bookie_settings
+from tailrace.tools.cluster.bookie_settings import CONFIG_VARIABLE, bookie_settings
 from tailrace.tools.errors import CliError, Exit
 
 if TYPE_CHECKING:
@@ -256,6 +257,8 @@ def _remedy(error: Exception) -> str:
         return "tailrace log list"
     if isinstance(error, OwnershipAcquireFailed):
         return "stop its owner first"
+    if isinstance(error, UnauthorizedAccess):
+        return f"{CONFIG_VARIABLE} names a file with tls... and sasl... settings for bookies"
     return ""
 
 
