@@ -1,6 +1,7 @@
 """A bookie and its client over TLS: nothing of one is served to who has not shaken hands."""
 
 import asyncio
+import socket
 import ssl
 from pathlib import Path
 from typing import Any
@@ -8,6 +9,7 @@ from typing import Any
 import pytest
 from typing_extensions import override
 
+from tailrace.bookie.door import Door
 from tailrace.bookie.security_config import BookieSecurity
 from tailrace.bookie.server import BookieServer
 from tailrace.core.ledger.bookie_client import BookieClient, ask
@@ -352,6 +354,23 @@ def test_a_bookie_that_closes_ends_strangers_too(keys: Keys, tmp_path: Path) -> 
             assert await silent.is_closed()
 
     on_both_loops(story, tmp_path)
+
+
+def test_a_connection_of_the_turn_in_which_a_bookie_closes(keys: Keys) -> None:
+    """Its task never begins, so it is not what ends it."""
+
+    async def story() -> None:
+        door = Door(BookieSecurity(tls=keys.of_bookie()))
+        ours, theirs = socket.socketpair()
+        transport, _ = await asyncio.get_running_loop().connect_accepted_socket(
+            asyncio.Protocol, ours
+        )
+        door.protocol(asyncio.BufferedProtocol).connection_made(transport)
+        await door.close()
+        assert transport.is_closing()
+        theirs.close()
+
+    run(story)
 
 
 # ---- settings
