@@ -8,6 +8,7 @@ from tailrace.bookie.disk_watch import DiskRules
 from tailrace.bookie.entry_log_format import HEADER_SIZE, POSITION_MAX
 from tailrace.bookie.group_format import GROUP_BYTES_MAX
 from tailrace.bookie.scrub import ScrubConfig
+from tailrace.bookie.security_config import BookieSecurity
 from tailrace.core.metadata.network_location import NetworkLocation, parse_location
 from tailrace.core.runtime.config import setting
 from tailrace.protocol.bookkeeper.entry import (
@@ -200,6 +201,7 @@ class BookieConfig:
     disks: DiskConfig = field(default_factory=DiskConfig)
     scrub: ScrubConfig = field(default_factory=ScrubConfig)
     http: HttpConfig = field(default_factory=HttpConfig)
+    security: BookieSecurity = field(default_factory=BookieSecurity)
 
     def __post_init__(self) -> None:
         for name, paths in (

@@ -137,6 +137,7 @@ def _remedies(config: AutoRecoveryProcessConfig) -> Remedies:
             NoAuth: CREDENTIALS,
             Unavailable: f"is ZooKeeper running at {config.metadata_uri}?",
             NoNode: f"tailrace cluster init --metadata {config.metadata_uri}",
+            ConfigError: "the settings are listed by --show-config",
             OSError: f"check that {http} is free (httpServerPort)",
             ConfigError: "the settings are listed by --show-config",
             CoreError: "",

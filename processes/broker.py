@@ -91,6 +91,7 @@ def _remedies(config: BrokerProcessConfig) -> Remedies:
             NoNode: f"tailrace cluster init --metadata {config.metadata_uri}",
             NodeExists: "give the --metadata that the namespace is bound to, or another "
             "--namespace; or, where it is the id that is taken, another node.id",
+            ConfigError: "the settings are listed by --show-config",
             OSError: f"check that {places} is free, or give another --listen",
             ConfigError: "the settings are listed by --show-config",
             CoreError: "",

@@ -227,6 +227,7 @@ def _remedies(config: ProxyProcessConfig) -> Remedies:
             NoNode: f"tailrace cluster init --metadata {config.metadata_uri}",
             NodeExists: "give the --metadata that the namespace is bound to, or another "
             "--namespace",
+            ConfigError: "the settings are listed by --show-config",
             OSError: f"check that {config.address.listener} is free, or give another --listen",
             ConfigError: "the settings are listed by --show-config",
             CoreError: "",

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from tailrace.bookie.config import BookieConfig
+from tailrace.bookie.security_config import BookieSecurity
 from tailrace.broker.config import BrokerConfig
 from tailrace.core.log.cold.config import ColdConfig
 from tailrace.core.log.config import LogConfig
@@ -66,6 +67,11 @@ class StandaloneConfig:
 
     def __post_init__(self) -> None:
         check_topic_logs(self.log)
+        if self.bookie.security != BookieSecurity():
+            raise ValueError(
+                "tls..., sasl... and bookieAuthProviderFactoryClass are of bookies that listen; "
+                "the one inside of this process does not"
+            )
 
     @property
     def metadata_path(self) -> Path:

@@ -21,6 +21,7 @@ from tailrace.core.errors import (
     MetadataConflict,
     NoAuth,
     OwnershipAcquireFailed,
+    UnauthorizedAccess,
     Unavailable,
 )
 from tailrace.core.ledger.bookie_registry import RegisteredBookies
@@ -38,6 +39,7 @@ from tailrace.core.metadata.uri import (
 from tailrace.core.metadata.zookeeper_acls import ZookeeperAccess
 from tailrace.core.runtime.config import ConfigError
 from tailrace.protocol.errors import ProtocolError
+from tailrace.tools.cluster.bookie_settings import CONFIG_VARIABLE, bookie_settings
 from tailrace.tools.cluster.zookeeper_settings import CREDENTIALS, zookeeper_settings
 from tailrace.tools.errors import CliError, Exit
 
@@ -191,6 +193,7 @@ def on_namespace(
         log=log or LogConfig(client_id=CLIENT_ID, lock_timeout_s=0),
         cold=cold or ColdConfig(),
         zookeeper=zookeeper_settings(),
+        bookies=bookie_settings(),
         ledger_servers=ledgers.hosts if ledgers else "",
     )
 
@@ -266,6 +269,8 @@ def _remedy(error: Exception) -> str:
         return CREDENTIALS
     if isinstance(error, OwnershipAcquireFailed):
         return "stop its owner first"
+    if isinstance(error, UnauthorizedAccess):
+        return f"{CONFIG_VARIABLE} names a file with tls... and sasl... settings for bookies"
     return ""
 
 
@@ -284,7 +289,7 @@ async def _open_cluster(uri: str) -> AsyncIterator[Cluster]:
                 f"there is no cluster at {root}", place=uri,
                 remedy=f"tailrace cluster init --metadata {uri}",
             )  # fmt: skip
-        bookies = RegisteredBookies(store, root=root)
+        bookies = RegisteredBookies(store, bookie_settings(), root=root)
         try:
             config = LedgerClientConfig(root=root)
             yield Cluster(store, root, bookies, LedgerClient(store, bookies, config))
