@@ -1,0 +1,60 @@
+"""Bearer tokens and the sets of keys that they are checked by."""
+
+from collections.abc import Iterator
+
+from tailrace.core.access.oauth.compact import TokenRefused, split_token
+from tailrace.core.access.oauth.key_set import UnusableKeys, parse_key_set
+from tailrace.core.access.sasl.oauthbearer_messages import (
+    BadMessage,
+    InitialResponse,
+    parse_initial_response,
+)
+from tests.fuzz.target import Target
+from tests.unit.core.access.oauth.issuer import jwk_of, key_set, raw_token
+
+
+def _tokens() -> Iterator[bytes]:
+    yield raw_token(b'{"alg":"RS256","kid":"k"}', b'{"sub":"a","exp":1}').encode()
+
+
+def _key_sets() -> Iterator[bytes]:
+    yield key_set(jwk_of("ES256"), jwk_of("Ed25519"), {"kty": "oct", "k": "AA"})
+
+
+def _messages() -> Iterator[bytes]:
+    yield b"n,,\x01auth=Bearer a.b.c\x01\x01"
+    yield b"n,a=al=2Cice,\x01auth=Bearer a.b.c\x01pool=x y\x01\x01"
+
+
+def _message(found: InitialResponse) -> bytes:
+    name = found.authorization_id.replace("=", "=3D").replace(",", "=2C")
+    pairs = {"auth": f"Bearer {found.token}", **found.extensions}
+    listed = "".join(f"{key}={value}\x01" for key, value in pairs.items())
+    return f"n,{f'a={name}' if name else ''},\x01{listed}\x01".encode()
+
+
+TARGETS = [
+    Target(
+        name="bearer-token",
+        decode=lambda data: split_token(data.decode("latin-1")),
+        errors=(TokenRefused,),
+        seeds=_tokens,
+        dictionary=(b".", b"eyJhbGciOiJub25lIn0", b"bnVsbA", b"W10"),
+    ),
+    Target(
+        name="key-set",
+        decode=parse_key_set,
+        errors=(UnusableKeys,),
+        seeds=_key_sets,
+        memory_base=2 * 1024 * 1024,  # what OpenSSL and its bindings take once
+        dictionary=(b'"kty"', b'"RSA"', b'"crv"', b'"use":"enc"', b'"alg":"none"', b"[", b"{"),
+    ),
+    Target(
+        name="oauthbearer",
+        decode=parse_initial_response,
+        errors=(BadMessage,),
+        seeds=_messages,
+        encode=_message,
+        dictionary=(b"\x01", b"a=", b"auth=", b"Bearer ", b"=2C", b"=3D"),
+    ),
+]
