@@ -26,6 +26,8 @@ from tailrace.broker.quotas.config import QuotaConfig
 from tailrace.broker.quotas.connection_counts import numbers_of
 from tailrace.broker.transactions.config import TransactionConfig
 from tailrace.compaction.cleaner.config import CleanerConfig
+from tailrace.core.access.oauth.config import OAuthConfig
+from tailrace.core.access.tokens.config import TokensConfig
 from tailrace.core.runtime.config import AtLeastOne, ConfigError, NotNegative, setting
 from tailrace.core.security.tls_config import TlsConfig
 
@@ -219,6 +221,8 @@ class BrokerConfig:
     groups: GroupConfig = field(default_factory=GroupConfig)
     transactions: TransactionConfig = field(default_factory=TransactionConfig)
     quotas: QuotaConfig = field(default_factory=QuotaConfig)
+    oauth: OAuthConfig = field(default_factory=OAuthConfig)
+    tokens: TokensConfig = field(default_factory=TokensConfig)
     cleaner: CleanerConfig = field(default_factory=CleanerConfig)
     http: HttpConfig = field(default_factory=HttpConfig)
     following: FollowingConfig = field(default_factory=FollowingConfig)

@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 from typing_extensions import override
 
 from tailrace.core.access.authorizer import Requester
+from tailrace.core.access.sasl.mechanism import Authenticated
 
 PORT_MAX: Final = 65_535
 ANONYMOUS: Final = "ANONYMOUS"
@@ -141,6 +142,8 @@ class ConnectionInfo(NamedTuple):
     """The address of ours that it connected to, as seen on this machine."""
     user: str = ANONYMOUS
     """As which it is known; quotas go by it."""
+    authenticated: Authenticated | None = None
+    """What SASL found out; None: the listener does not ask."""
 
     @property
     def requester(self) -> Requester:

@@ -43,6 +43,8 @@ from tailrace.broker.transactions.coordinator import Parts, TransactionCoordinat
 from tailrace.compaction.cleaner.config import check_change
 from tailrace.compaction.cleaner.pool import CleanerPool
 from tailrace.compaction.worker import RetentionWorker
+from tailrace.core.access.tokens.codec import TOKEN_CODEC
+from tailrace.core.access.tokens.tokens import DelegationTokens
 from tailrace.core.access.users.codec import USER_CODEC
 from tailrace.core.log.namespace import LogNamespace
 from tailrace.core.metadata.child_watch import ChildWatch
@@ -132,6 +134,8 @@ async def _start_access(broker: Broker, metrics: Metrics, stack: AsyncExitStack)
     stack.push_async_callback(broker.quotas.close)
     await broker.users.start()
     stack.push_async_callback(broker.users.close)
+    stack.push_async_callback(broker.tokens.close)
+    await broker.tokens.start()
 
 
 async def _start_coordinators(broker: Broker, metrics: Metrics, stack: AsyncExitStack) -> None:
@@ -195,6 +199,9 @@ async def _make_broker(config: BrokerConfig, storage: Storage, clock: Clock) -> 
         ),
         quotas=QuotaRegistry(store, paths.quotas, ClientQuotas(config.quotas, clock)),
         users=StoredEntities(store, paths.users, USER_CODEC),
+        tokens=DelegationTokens(
+            config.tokens, StoredEntities(store, paths.tokens, TOKEN_CODEC), clock, random
+        ),
         unsent=Budget("unsent bytes", config.network.response_bytes_max),
     )
     follow_configs(broker)

@@ -35,6 +35,10 @@ from tailrace.protocol.kafka.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
 )
+from tailrace.protocol.kafka.messages.create_delegation_token import (
+    CreateDelegationTokenRequest,
+    CreateDelegationTokenResponse,
+)
 from tailrace.protocol.kafka.messages.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,
@@ -57,6 +61,10 @@ from tailrace.protocol.kafka.messages.describe_cluster import (
 from tailrace.protocol.kafka.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResponse,
+)
+from tailrace.protocol.kafka.messages.describe_delegation_token import (
+    DescribeDelegationTokenRequest,
+    DescribeDelegationTokenResponse,
 )
 from tailrace.protocol.kafka.messages.describe_groups import (
     DescribeGroupsRequest,
@@ -84,6 +92,10 @@ from tailrace.protocol.kafka.messages.describe_user_scram_credentials import (
 )
 from tailrace.protocol.kafka.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
 from tailrace.protocol.kafka.messages.end_txn import EndTxnRequest, EndTxnResponse
+from tailrace.protocol.kafka.messages.expire_delegation_token import (
+    ExpireDelegationTokenRequest,
+    ExpireDelegationTokenResponse,
+)
 from tailrace.protocol.kafka.messages.fetch import FetchRequest, FetchResponse
 from tailrace.protocol.kafka.messages.find_coordinator import (
     FindCoordinatorRequest,
@@ -123,6 +135,10 @@ from tailrace.protocol.kafka.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochResponse,
 )
 from tailrace.protocol.kafka.messages.produce import ProduceRequest, ProduceResponse
+from tailrace.protocol.kafka.messages.renew_delegation_token import (
+    RenewDelegationTokenRequest,
+    RenewDelegationTokenResponse,
+)
 from tailrace.protocol.kafka.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from tailrace.protocol.kafka.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
@@ -255,6 +271,38 @@ LIST_PARTITION_REASSIGNMENTS: Final = Api(
 OFFSET_DELETE: Final = Api(
     47, "OffsetDelete", range(1), NEVER, OffsetDeleteRequest, OffsetDeleteResponse
 )
+CREATE_DELEGATION_TOKEN: Final = Api(
+    38,
+    "CreateDelegationToken",
+    range(1, 4),
+    2,
+    CreateDelegationTokenRequest,
+    CreateDelegationTokenResponse,
+)
+RENEW_DELEGATION_TOKEN: Final = Api(
+    39,
+    "RenewDelegationToken",
+    range(1, 3),
+    2,
+    RenewDelegationTokenRequest,
+    RenewDelegationTokenResponse,
+)
+EXPIRE_DELEGATION_TOKEN: Final = Api(
+    40,
+    "ExpireDelegationToken",
+    range(1, 3),
+    2,
+    ExpireDelegationTokenRequest,
+    ExpireDelegationTokenResponse,
+)
+DESCRIBE_DELEGATION_TOKEN: Final = Api(
+    41,
+    "DescribeDelegationToken",
+    range(1, 4),
+    2,
+    DescribeDelegationTokenRequest,
+    DescribeDelegationTokenResponse,
+)
 DESCRIBE_CLIENT_QUOTAS: Final = Api(
     48,
     "DescribeClientQuotas",
@@ -353,6 +401,10 @@ APIS: Final[Mapping[int, Api[Any, Any]]] = MappingProxyType(
             UPDATE_FEATURES,
             DESCRIBE_LOG_DIRS,
             DESCRIBE_CLUSTER,
+            CREATE_DELEGATION_TOKEN,
+            RENEW_DELEGATION_TOKEN,
+            EXPIRE_DELEGATION_TOKEN,
+            DESCRIBE_DELEGATION_TOKEN,
             DESCRIBE_CLIENT_QUOTAS,
             ALTER_CLIENT_QUOTAS,
             DESCRIBE_TOPIC_PARTITIONS,

@@ -1,4 +1,4 @@
-"""Bearer tokens and the sets of keys that they are checked by."""
+"""Bearer tokens, the sets of keys that they are checked by, and stored delegation tokens."""
 
 from collections.abc import Iterator
 
@@ -9,6 +9,9 @@ from tailrace.core.access.sasl.oauthbearer_messages import (
     InitialResponse,
     parse_initial_response,
 )
+from tailrace.core.access.tokens.codec import decode_token, encode_token
+from tailrace.core.access.tokens.token import Token
+from tailrace.core.errors import CorruptData
 from tests.fuzz.target import Target
 from tests.unit.core.access.oauth.issuer import jwk_of, key_set, raw_token
 
@@ -34,6 +37,14 @@ def _message(found: InitialResponse) -> bytes:
 
 
 TARGETS = [
+    Target(
+        name="delegation-token",
+        decode=lambda data: decode_token("/at", data),
+        errors=(CorruptData,),
+        encode=encode_token,
+        seeds=lambda: [encode_token(Token("id", "User:a", "User:b", ("User:c",), 1, 2, 3))],
+        dictionary=(b'"renewers":[]', b'"version":2', b"-1"),
+    ),
     Target(
         name="bearer-token",
         decode=lambda data: split_token(data.decode("latin-1")),

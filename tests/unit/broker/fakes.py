@@ -31,6 +31,8 @@ from tailrace.broker.peers.peers import Peers
 from tailrace.broker.quotas.client_quotas import ClientQuotas
 from tailrace.broker.quotas.registry import QuotaRegistry
 from tailrace.broker.transactions.coordinator import Parts, TransactionCoordinator
+from tailrace.core.access.tokens.codec import TOKEN_CODEC
+from tailrace.core.access.tokens.tokens import DelegationTokens
 from tailrace.core.access.users.codec import USER_CODEC
 from tailrace.core.errors import (
     CannotRewrite,
@@ -704,6 +706,9 @@ def make_world(
             ClientQuotas(config.quotas, clock),
         ),
         users=StoredEntities(store, "/users", USER_CODEC),
+        tokens=DelegationTokens(
+            config.tokens, StoredEntities(store, "/tokens", TOKEN_CODEC), clock, random
+        ),
         unsent=Budget("unsent bytes", config.network.response_bytes_max),
     )
     routes.listen(broker.epochs.clear)
