@@ -13,6 +13,7 @@ from functools import partial
 from random import SystemRandom
 from typing import NamedTuple
 
+from tailrace.broker.authentication.authentication import Authentication
 from tailrace.broker.broker import Broker
 from tailrace.broker.cluster.config_entities import ConfigEntities
 from tailrace.broker.cluster.disk_room import AskedBookies
@@ -45,6 +46,7 @@ from tailrace.compaction.cleaner.pool import CleanerPool
 from tailrace.compaction.worker import RetentionWorker
 from tailrace.core.access.tokens.codec import TOKEN_CODEC
 from tailrace.core.access.tokens.tokens import DelegationTokens
+from tailrace.core.access.users.cluster_secret import cluster_secret
 from tailrace.core.access.users.codec import USER_CODEC
 from tailrace.core.log.namespace import LogNamespace
 from tailrace.core.metadata.child_watch import ChildWatch
@@ -132,6 +134,8 @@ async def _start_access(broker: Broker, metrics: Metrics, stack: AsyncExitStack)
     """Learn who may come in and what they may do, before anybody can."""
     await broker.quotas.start(metrics)
     stack.push_async_callback(broker.quotas.close)
+    stack.push_async_callback(broker.authentication.close)
+    broker.authentication.start(metrics)
     await broker.users.start()
     stack.push_async_callback(broker.users.close)
     stack.push_async_callback(broker.tokens.close)
@@ -167,6 +171,10 @@ async def _make_broker(config: BrokerConfig, storage: Storage, clock: Clock) -> 
     routes = Routes(topics, config.node_id, serves_racks=config.serves_racks)
     partitions = PartitionLogs(storage.namespace, topics, clock, config.partitions, routes)
     bookies = storage.bookies
+    users = StoredEntities(store, paths.users, USER_CODEC)
+    secret = await cluster_secret(store, paths.user_secret)
+    stored_tokens = StoredEntities(store, paths.tokens, TOKEN_CODEC)
+    tokens = DelegationTokens(config.tokens, stored_tokens, clock, random)
     configs = DynamicConfigs(config, config.node_id, ConfigEntities(store, paths), topics)
     peers = Peers(routes, f"broker-{config.node_id}")
     leaders = Leaders(routes, peers)
@@ -198,10 +206,9 @@ async def _make_broker(config: BrokerConfig, storage: Storage, clock: Clock) -> 
             config.fetch_session_slots, lambda: random.randint(1, SESSION_ID_MAX)
         ),
         quotas=QuotaRegistry(store, paths.quotas, ClientQuotas(config.quotas, clock)),
-        users=StoredEntities(store, paths.users, USER_CODEC),
-        tokens=DelegationTokens(
-            config.tokens, StoredEntities(store, paths.tokens, TOKEN_CODEC), clock, random
-        ),
+        tokens=tokens,
+        users=users,
+        authentication=Authentication(config.network.sasl, users, secret, tokens, clock),
         unsent=Budget("unsent bytes", config.network.response_bytes_max),
     )
     follow_configs(broker)

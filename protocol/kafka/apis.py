@@ -26,6 +26,10 @@ from tailrace.protocol.kafka.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
 )
+from tailrace.protocol.kafka.messages.alter_user_scram_credentials import (
+    AlterUserScramCredentialsRequest,
+    AlterUserScramCredentialsResponse,
+)
 from tailrace.protocol.kafka.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from tailrace.protocol.kafka.messages.consumer_group_describe import (
     ConsumerGroupDescribeRequest,
@@ -139,6 +143,14 @@ from tailrace.protocol.kafka.messages.renew_delegation_token import (
     RenewDelegationTokenRequest,
     RenewDelegationTokenResponse,
 )
+from tailrace.protocol.kafka.messages.sasl_authenticate import (
+    SaslAuthenticateRequest,
+    SaslAuthenticateResponse,
+)
+from tailrace.protocol.kafka.messages.sasl_handshake import (
+    SaslHandshakeRequest,
+    SaslHandshakeResponse,
+)
 from tailrace.protocol.kafka.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from tailrace.protocol.kafka.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
@@ -181,6 +193,9 @@ DESCRIBE_GROUPS: Final = Api(
     15, "DescribeGroups", range(7), 5, DescribeGroupsRequest, DescribeGroupsResponse
 )
 LIST_GROUPS: Final = Api(16, "ListGroups", range(6), 3, ListGroupsRequest, ListGroupsResponse)
+SASL_HANDSHAKE: Final = Api(
+    17, "SaslHandshake", range(2), NEVER, SaslHandshakeRequest, SaslHandshakeResponse
+)
 API_VERSIONS: Final = Api(18, "ApiVersions", range(5), 3, ApiVersionsRequest, ApiVersionsResponse)
 CREATE_TOPICS: Final = Api(
     19, "CreateTopics", range(2, 8), 5, CreateTopicsRequest, CreateTopicsResponse
@@ -245,6 +260,9 @@ ALTER_CONFIGS: Final = Api(
 )
 DESCRIBE_LOG_DIRS: Final = Api(
     35, "DescribeLogDirs", range(1, 6), 2, DescribeLogDirsRequest, DescribeLogDirsResponse
+)
+SASL_AUTHENTICATE: Final = Api(
+    36, "SaslAuthenticate", range(3), 2, SaslAuthenticateRequest, SaslAuthenticateResponse
 )
 DELETE_GROUPS: Final = Api(
     42, "DeleteGroups", range(3), 2, DeleteGroupsRequest, DeleteGroupsResponse
@@ -322,6 +340,14 @@ DESCRIBE_USER_SCRAM_CREDENTIALS: Final = Api(
     DescribeUserScramCredentialsRequest,
     DescribeUserScramCredentialsResponse,
 )
+ALTER_USER_SCRAM_CREDENTIALS: Final = Api(
+    51,
+    "AlterUserScramCredentials",
+    range(1),
+    0,
+    AlterUserScramCredentialsRequest,
+    AlterUserScramCredentialsResponse,
+)
 UPDATE_FEATURES: Final = Api(
     57, "UpdateFeatures", range(3), 0, UpdateFeaturesRequest, UpdateFeaturesResponse
 )
@@ -377,6 +403,8 @@ APIS: Final[Mapping[int, Api[Any, Any]]] = MappingProxyType(
             DESCRIBE_GROUPS,
             LIST_GROUPS,
             API_VERSIONS,
+            SASL_HANDSHAKE,
+            SASL_AUTHENTICATE,
             CREATE_TOPICS,
             DELETE_TOPICS,
             DELETE_RECORDS,
@@ -398,6 +426,7 @@ APIS: Final[Mapping[int, Api[Any, Any]]] = MappingProxyType(
             ALTER_PARTITION_REASSIGNMENTS,
             LIST_PARTITION_REASSIGNMENTS,
             DESCRIBE_USER_SCRAM_CREDENTIALS,
+            ALTER_USER_SCRAM_CREDENTIALS,
             UPDATE_FEATURES,
             DESCRIBE_LOG_DIRS,
             DESCRIBE_CLUSTER,

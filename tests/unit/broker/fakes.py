@@ -10,6 +10,7 @@ from dataclasses import replace
 from random import Random
 from typing import Any, NamedTuple
 
+from tailrace.broker.authentication.authentication import Authentication
 from tailrace.broker.broker import Broker
 from tailrace.broker.cluster.config_entities import ConfigEntities
 from tailrace.broker.cluster.dynamic_configs import DynamicConfigs
@@ -680,6 +681,9 @@ def make_world(
     producer_ids = ProducerIds(store)
     nobody: Any = None
     parts = Parts(anything, partitions, nobody, there, producer_ids, clock)
+    users = StoredEntities(store, "/users", USER_CODEC)
+    stored_tokens = StoredEntities(store, "/tokens", TOKEN_CODEC)
+    tokens = DelegationTokens(config.tokens, stored_tokens, clock, random)
     broker = Broker(
         config=config,
         configs=DynamicConfigs(config, config.node_id, ConfigEntities(anything), anything),
@@ -705,9 +709,10 @@ def make_world(
             "/quotas",
             ClientQuotas(config.quotas, clock),
         ),
-        users=StoredEntities(store, "/users", USER_CODEC),
-        tokens=DelegationTokens(
-            config.tokens, StoredEntities(store, "/tokens", TOKEN_CODEC), clock, random
+        tokens=tokens,
+        users=users,
+        authentication=Authentication(
+            config.network.sasl, users, b"secret of tests", tokens, clock
         ),
         unsent=Budget("unsent bytes", config.network.response_bytes_max),
     )

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+import tailrace.broker.handlers.registry  # noqa: F401 - fills the table
 from tailrace.broker.config import BrokerConfig, NetworkConfig
 from tailrace.broker.context import RequestContext
 from tailrace.broker.errors import KafkaError

@@ -81,15 +81,18 @@ async def test_keys_come_from_a_file_and_a_login_waits_for_them(
     file = tmp_path / "a b.json"
     file.write_bytes(key_set(jwk_of()))
     config = OAuthConfig(jwks_url=file.as_uri(), expected_audience=("kafka",))
-    async with source_of(config) as source:
-        validator = TokenValidator(config, source, ManualClock(NOW_MS))
+    validator = TokenValidator(config, ManualClock(NOW_MS))
+    validator.start()
+    try:
         assert (await validator.check(token())).user == "alice"
         with pytest.raises(TokenRefused, match="expired"):
             await validator.check(token(claims={**GOOD, "exp": 1_600_000_000}))
         forged = token().rpartition(".")[0] + "." + token().rpartition(".")[2][::-1]
         with pytest.raises(TokenRefused, match="signature"):
             await validator.check(forged)
-    assert source.metrics.known == 1
+    finally:
+        await validator.close()
+    assert validator.keys.metrics.known == 1
 
 
 @in_loop
