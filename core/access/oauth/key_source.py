@@ -12,8 +12,7 @@ import logging
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
-from urllib.parse import urlsplit
-from urllib.request import url2pathname
+from urllib.parse import unquote, urlsplit
 
 from tailrace.core.access.oauth.compact import KEY_SET_BYTES_MAX, TokenRefused, UnverifiedToken
 from tailrace.core.access.oauth.config import OAuthConfig
@@ -141,7 +140,7 @@ class KeySource:
     async def _fetched(self) -> bytes:
         parts = urlsplit(self._config.jwks_url)
         if parts.scheme == "file":
-            path = Path(url2pathname(parts.path))
+            path = Path(unquote(parts.path))
             return await self._pool.call(lambda: _file(path), READ_S_MAX)
         return await http_get(
             self._config.jwks_url, bytes_max=KEY_SET_BYTES_MAX, timeout_s=READ_S_MAX
