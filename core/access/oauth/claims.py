@@ -26,6 +26,8 @@ def check_claims(claims: Mapping[str, Any], config: OAuthConfig, now_ms: int) ->
     _check_issuer(claims, config.expected_issuer)
     _check_audience(claims, config.expected_audience)
     _check_scope(claims.get(config.scope_claim))
+    if not isinstance(claims.get("jti"), str | None):
+        raise TokenRefused("its jti is not a text")
     return Bearer(_user(claims, config.subject_claim), expires_ms)
 
 
@@ -50,7 +52,7 @@ def _time(claims: Mapping[str, Any], name: str) -> int | None:
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     if not (is_number and 0 <= value <= SECONDS_MAX):
         raise TokenRefused(f"its {name} is not a time")
-    return int(value * 1000)
+    return int(value) * 1000
 
 
 def _check_issuer(claims: Mapping[str, Any], expected: str) -> None:

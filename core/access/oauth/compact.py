@@ -13,7 +13,7 @@ from tailrace.core.runtime.stored_json import NOT_JSON
 TOKEN_BYTES_MAX: Final = 64 * 1024
 """Tokens of issuers have 1 to 8 KiB; what a client sends before it is known stays small."""
 HEADER_BYTES_MAX: Final = 8 * 1024
-KEY_SET_BYTES_MAX: Final = 1024 * 1024
+KEY_SET_BYTES_MAX: Final = 256 * 1024
 NAME_CHARS_MAX: Final = 1024
 """Of a key's id, and of a user's name."""
 
@@ -39,7 +39,7 @@ class UnverifiedToken(NamedTuple):
 
 
 def split_token(text: str) -> UnverifiedToken:
-    """Take a token apart. Errors: TokenRefused. Cost: 0.7 ms for the largest."""
+    """Take a token apart. Errors: TokenRefused. Cost: 0.05 ms for 1 KiB, up to 3.5 for 64."""
     if len(text) > TOKEN_BYTES_MAX:
         raise TokenRefused(f"it has more than {TOKEN_BYTES_MAX} bytes")
     parts = _COMPACT.fullmatch(text)
