@@ -93,7 +93,7 @@ class Asked(NamedTuple):
         try:
             answer = await HANDLERS[api.key].function(context, decode_request(api, version, body))
         except KafkaError as error:
-            answer = error_response(api, error)
+            answer = error_response(api, version, error)
         encoded = b"".join(bytes(part) for part in encode_response(api, version, answer))
         return decode_response(api, version, memoryview(encoded))
 

@@ -1,4 +1,4 @@
-"""Bearer tokens, the sets of keys that they are checked by, and stored delegation tokens."""
+"""What clients log in with, and what the metadata store has of users and tokens."""
 
 from collections.abc import Iterator
 
@@ -9,8 +9,12 @@ from tailrace.core.access.sasl.oauthbearer_messages import (
     InitialResponse,
     parse_initial_response,
 )
+from tailrace.core.access.sasl.scram_messages import BadMessage as BadScram
+from tailrace.core.access.sasl.scram_messages import parse_client_final, parse_client_first
 from tailrace.core.access.tokens.codec import decode_token, encode_token
 from tailrace.core.access.tokens.token import Token
+from tailrace.core.access.users.codec import decode_user, encode_user
+from tailrace.core.access.users.credentials import ScramCredential, ScramMechanism
 from tailrace.core.errors import CorruptData
 from tests.fuzz.target import Target
 from tests.unit.core.access.oauth.issuer import jwk_of, key_set, raw_token
@@ -36,7 +40,36 @@ def _message(found: InitialResponse) -> bytes:
     return f"n,{f'a={name}' if name else ''},\x01{listed}\x01".encode()
 
 
+def _users() -> Iterator[bytes]:
+    credential = ScramCredential(b"salt", b"stored", b"server", 4096)
+    yield encode_user({})
+    yield encode_user(dict.fromkeys(ScramMechanism, credential))
+
+
 TARGETS = [
+    Target(
+        name="stored-user",
+        decode=lambda data: decode_user("/at", data),
+        errors=(CorruptData,),
+        encode=encode_user,
+        seeds=_users,
+        dictionary=(b'"SCRAM-SHA-256"', b"salt=", b"iterations=", b",", b'"version":2'),
+    ),
+    Target(
+        name="scram-first",
+        decode=parse_client_first,
+        errors=(BadScram,),
+        encode=lambda found: f"{found.gs2_header}{found.bare}".encode(),
+        seeds=lambda: [b"n,,n=al=2Cice,r=nonce", b"n,a=bob,n=bob,r=nonce,tokenauth=true"],
+        dictionary=(b"n,", b"y,", b"p=", b"a=", b"n=", b"r=", b"m=", b"=2C", b"=3D"),
+    ),
+    Target(
+        name="scram-final",
+        decode=parse_client_final,
+        errors=(BadScram,),
+        seeds=lambda: [b"c=biws,r=nonce,p=cHJvb2Y=", b"c=biws,r=nonce,x=y,p=cHJvb2Y="],
+        dictionary=(b"c=", b"r=", b"p=", b"biws", b"="),
+    ),
     Target(
         name="delegation-token",
         decode=lambda data: decode_token("/at", data),
