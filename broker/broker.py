@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from tailrace.broker.quotas.registry import QuotaRegistry
     from tailrace.broker.transactions.coordinator import TransactionCoordinator
     from tailrace.core.access.authorizer import Authorizer
+    from tailrace.core.access.callers import Passwords
     from tailrace.core.access.users.codec import Credentials
     from tailrace.core.metadata.store import MetadataStore
     from tailrace.core.metadata.stored_entities import StoredEntities
@@ -89,6 +90,8 @@ class Broker:
     users: "StoredEntities[Credentials]"
     authorizer: "Authorizer | None" = None
     """What decides; None: everybody may do everything, as in Kafka without an authorizer."""
+    passwords: "Passwords | None" = None
+    """What knows users' passwords; None until users can have some."""
     unsent: "Budget"
     """Unsent response bytes of slow clients."""
     directions: Directions = field(default_factory=Directions)

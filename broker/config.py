@@ -21,11 +21,11 @@ from tailrace.broker.listeners import (
     protocol_of,
 )
 from tailrace.broker.partition.config import PartitionConfig
-from tailrace.broker.principals import PrincipalRules
 from tailrace.broker.quotas.config import QuotaConfig
 from tailrace.broker.quotas.connection_counts import numbers_of
 from tailrace.broker.transactions.config import TransactionConfig
 from tailrace.compaction.cleaner.config import CleanerConfig
+from tailrace.core.access.principals import PrincipalRules
 from tailrace.core.runtime.config import AtLeastOne, ConfigError, NotNegative, setting
 from tailrace.core.security.tls_config import TlsConfig
 
@@ -222,6 +222,9 @@ class BrokerConfig:
     cleaner: CleanerConfig = field(default_factory=CleanerConfig)
     http: HttpConfig = field(default_factory=HttpConfig)
     following: FollowingConfig = field(default_factory=FollowingConfig)
+
+    def __post_init__(self) -> None:
+        self.http.check_tls(self.network.tls)
 
     @property
     def serves_racks(self) -> bool:

@@ -16,7 +16,7 @@ from tailrace.broker.broker import Broker
 from tailrace.broker.connection import ConnectionOwner, KafkaConnection
 from tailrace.broker.connection_gate import ConnectionGate
 from tailrace.broker.listeners import ANONYMOUS, SecurityProtocol
-from tailrace.broker.principals import NoUser, PrincipalRules
+from tailrace.core.access.principals import NoUser, PrincipalRules
 from tailrace.core.runtime.budget import Budget
 from tailrace.core.runtime.forever import Forever
 from tailrace.core.runtime.metrics import Metrics

@@ -21,6 +21,7 @@ from tailrace.core.runtime.clock import Clock, SystemClock
 from tailrace.core.runtime.metrics import Metrics
 from tailrace.core.runtime.task_health import task_health
 from tailrace.processes.cluster_namespace import granted_ms, open_bound
+from tailrace.processes.doors import check_doors, proxy_doors
 from tailrace.processes.health_http import serve_health
 from tailrace.processes.lifecycle import Remedies, Serving, run_process
 from tailrace.processes.proxy_config import (
@@ -78,7 +79,7 @@ async def write_proxy_process(
     """Run a write proxy that is registered; drain and close it at the end of the block.
 
     Errors: Unavailable (no ZooKeeper), NoNode (no cluster), NodeExists (the namespace belongs to
-    other ledgers), CorruptData, OSError (address in use).
+    other ledgers), CorruptData, OSError (address in use), OpenDoors.
     """
     async with AsyncExitStack() as stack:
         server, advertised = _take_port(config, stack)
@@ -136,7 +137,8 @@ async def read_proxy_process(
 
 
 def _take_port(config: ProxyProcessConfig, stack: AsyncExitStack) -> tuple[GrpcServer, Endpoint]:
-    """Return a server that has its port, and where clients connect to."""
+    """Return a server that has its port, and where clients connect to. Errors: OpenDoors."""
+    check_doors(proxy_doors(config.address, config.grpc, config.http), config.exposure)
     server = GrpcServer(config.grpc)
     stack.push_async_callback(server.close)
     at = config.address.at

@@ -13,6 +13,7 @@ from tailrace.core.metadata.layout import LEDGERS_ROOT
 from tailrace.core.metadata.uri import parse_namespace_uri, parse_uri
 from tailrace.core.runtime.config import setting
 from tailrace.core.runtime.logging_setup import LogLevel
+from tailrace.core.security.exposure import ExposureConfig
 from tailrace.processes.health_http import HealthHttpConfig
 from tailrace.processes.proxy_address import ProxyAddressConfig, ReadProxyAddressConfig
 from tailrace.proxy.owner.config import OwnerConfig
@@ -53,6 +54,7 @@ class ProxyProcessConfig:
     ledgers: LedgerClientConfig = field(default_factory=LedgerClientConfig)
     bookies: BookieClientConfig = field(default_factory=BookieClientConfig)
     http: HealthHttpConfig = field(default_factory=HealthHttpConfig)
+    exposure: ExposureConfig = field(default_factory=ExposureConfig)
 
     def __post_init__(self) -> None:
         if parse_uri(self.metadata_uri).path is not None:

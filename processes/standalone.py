@@ -29,6 +29,7 @@ from tailrace.core.metadata.store import MetadataStore
 from tailrace.core.runtime.clock import Clock, SystemClock
 from tailrace.core.runtime.files import Files, LockHeld, SystemFiles, lock_file
 from tailrace.core.runtime.metrics import Metrics
+from tailrace.processes.doors import check_doors, standalone_doors
 from tailrace.processes.lifecycle import Remedies, Serving, run_process
 from tailrace.processes.standalone_config import StandaloneConfig
 
@@ -63,8 +64,9 @@ async def standalone(
 
     `faults` set: what tests break is broken, and their port is open.
 
-    Errors: LockHeld (names the process), OSError, CoreError, BookieError.
+    Errors: OpenDoors, LockHeld (names the process), OSError, CoreError, BookieError.
     """
+    check_doors(standalone_doors(config), config.exposure)
     metrics = Metrics()
     async with AsyncExitStack() as stack:
         files = SystemFiles() if faults is None else faults.files

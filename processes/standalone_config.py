@@ -9,6 +9,7 @@ from tailrace.core.log.cold.config import ColdConfig
 from tailrace.core.log.config import LogConfig
 from tailrace.core.runtime.config import setting
 from tailrace.core.runtime.logging_setup import LogLevel
+from tailrace.core.security.exposure import ExposureConfig
 from tailrace.processes.proxy_address import ProxyAddressConfig
 from tailrace.proxy.owner.config import OwnerConfig
 from tailrace.proxy.reading.config import ReadConfig
@@ -63,6 +64,7 @@ class StandaloneConfig:
     cold: ColdConfig = field(default_factory=ColdConfig)
     bookie: BookieConfig = field(default_factory=BookieConfig)
     proxy: StandaloneProxyConfig = field(default_factory=StandaloneProxyConfig)
+    exposure: ExposureConfig = field(default_factory=ExposureConfig)
 
     def __post_init__(self) -> None:
         check_topic_logs(self.log)

@@ -72,6 +72,14 @@ Advertise = Annotated[
     ),
 ]
 
+Insecure = Annotated[
+    bool,
+    typer.Option(
+        "--insecure",
+        help="Listen without authentication on addresses that other machines reach.",
+    ),
+]
+
 TestFaults = Annotated[
     str | None,
     typer.Option(

@@ -83,3 +83,8 @@ def show_settings(loaded: Loaded[T], *, as_json: bool) -> None:
 def data_option(data: Path | None) -> list[Assignment]:
     """Return what `--data` sets."""
     return [] if data is None else [Assignment("data", str(data), f"--data {data}")]
+
+
+def insecure_option(*, insecure: bool) -> list[Assignment]:
+    """Return what `--insecure` sets."""
+    return [Assignment("insecure.listeners", value=True, origin="--insecure")] if insecure else []

@@ -11,6 +11,7 @@ from tests.docker.engine import ROOT
 BOTH = {
     "DATA": "/var/lib/tailrace",
     "LISTENERS": "HOST://0.0.0.0:9092,DOCKER://0.0.0.0:19092",
+    "INSECURE_LISTENERS": "true",
     "INTER_BROKER_LISTENER_NAME": "DOCKER",
     "ADVERTISED_LISTENERS": "HOST://localhost:9092",
 }

@@ -11,13 +11,14 @@ from tailrace.tools.options import (
     Assignments,
     ConfigFile,
     ConfigJson,
+    Insecure,
     Listen,
     ShowConfig,
     StandaloneData,
     TestFaults,
 )
 from tailrace.tools.serving.faults import fault_control
-from tailrace.tools.settings import data_option, load_settings, show_settings
+from tailrace.tools.settings import data_option, insecure_option, load_settings, show_settings
 
 app = typer.Typer(add_completion=False)
 
@@ -28,6 +29,7 @@ def start(
     listen: Listen = None,
     advertise: Advertise = None,
     test_faults: TestFaults = None,
+    insecure: Insecure = False,
     config: ConfigFile = None,
     assignments: Assignments = None,
     show_config: ShowConfig = False,
@@ -40,6 +42,7 @@ def start(
     first request would be answered. SIGTERM or Ctrl-C ends it cleanly.
     """
     options = data_option(data) + listener_options(listen, advertise)
+    options += insecure_option(insecure=insecure)
     loaded = load_settings(config, assignments or (), options)
     if show_config:
         show_settings(loaded, as_json=as_json)

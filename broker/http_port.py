@@ -1,0 +1,73 @@
+"""The broker's HTTP port as it runs: handlers, guard, and TLS if it is wanted."""
+
+import sys
+from contextlib import AsyncExitStack
+from functools import partial
+from typing import Final
+
+from tailrace.broker.broker import Broker
+from tailrace.broker.http_access import HttpAccess
+from tailrace.broker.http_admin import BrokerHttp
+from tailrace.compaction.cleaner.pool import CleanerPool
+from tailrace.core.access.callers import Callers, Means
+from tailrace.core.access.principals import NoUser, PrincipalRules
+from tailrace.core.access.sasl.mechanism import AuthenticationFailed
+from tailrace.core.runtime.http import HttpServer
+from tailrace.core.runtime.metrics import Metrics
+
+FAILURE_DELAY_MS: Final = 100
+
+
+async def serve_http(
+    broker: Broker, cleaner: CleanerPool, metrics: Metrics, stack: AsyncExitStack
+) -> None:
+    """Serve the HTTP port until the stack closes, if there is to be one, and say where.
+
+    Errors: OSError when the address is taken; InvalidKeys.
+    """
+    config = broker.config.http
+    if not config.enabled:
+        return
+    handlers = BrokerHttp(broker, cleaner, metrics)
+    stack.push_async_callback(handlers.close)
+    access = http_access(broker)
+    metrics.register("admin_http", access.metrics)
+    make = partial(HttpServer, config.host, config.port, handlers.routes(), guard=access.refusal)
+    if config.is_secured:
+        from tailrace.core.security.https import Https  # 100 ms, for those who need it
+
+        https = Https(broker.config.network.tls)
+        stack.push_async_callback(https.close)
+        metrics.register("admin_http_tls", https.tls.metrics)
+        server = make(listening=https.listening)
+    else:
+        server = make()
+    stack.push_async_callback(server.close)
+    await server.start()
+    host = f"[{config.host}]" if ":" in config.host else config.host
+    scheme = "https" if config.is_secured else "http"
+    sys.stdout.write(f"admin: {scheme}={host}:{server.port}\n")
+    sys.stdout.flush()
+
+
+def http_access(broker: Broker) -> HttpAccess:
+    """Return the guard of a broker's HTTP port."""
+    config = broker.config.http
+    rules = PrincipalRules(broker.config.network.principal_rules)
+    means = Means(
+        passwords=broker.passwords if "basic" in config.authentication else None,
+        user_of_certificate=partial(_user_of_certificate, rules)
+        if "certificate" in config.authentication
+        else None,
+    )
+    callers = Callers(means, lambda: FAILURE_DELAY_MS)
+    return HttpAccess(callers, lambda: broker.authorizer, config.open_paths)
+
+
+def _user_of_certificate(rules: PrincipalRules, certificate: bytes) -> str:
+    from tailrace.core.security.distinguished_name import subject_of
+
+    try:
+        return rules.user_of(subject_of(certificate))
+    except NoUser as error:
+        raise AuthenticationFailed("the certificate is not that of a user", str(error)) from None
