@@ -163,4 +163,6 @@ def test_what_cannot_be_opened_is_named_without_numbers_of_the_system(tmp_path: 
         "start", "--data", str(tmp_path / "other"), "--listen", "203.0.113.7:9", "--insecure"
     )
     assert done.returncode == Exit.FAILED
-    assert done.stderr.startswith("error: cannot listen at PLAINTEXT://203.0.113.7:9: ")
+    warned, cause, *_ = done.stderr.splitlines()
+    assert "insecure" in warned
+    assert cause.startswith("error: cannot listen at PLAINTEXT://203.0.113.7:9: ")
