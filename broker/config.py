@@ -5,12 +5,19 @@ and its sockets. The parts never import this module.
 """
 
 from dataclasses import dataclass, field
-from typing import Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 from tailrace.broker.cluster.config import TopicsConfig
 from tailrace.broker.coordinator.config import GroupConfig
 from tailrace.broker.following.config import FollowingConfig
 from tailrace.broker.http_config import HttpConfig
+from tailrace.broker.listener_settings import (
+    LISTENER_PREFIX,
+    check_listener_names,
+    listener_leaf,
+    of_listener,
+    settings_of_listener,
+)
 from tailrace.broker.listeners import (
     Advertised,
     Listener,
@@ -26,7 +33,13 @@ from tailrace.broker.quotas.connection_counts import numbers_of
 from tailrace.broker.transactions.config import TransactionConfig
 from tailrace.compaction.cleaner.config import CleanerConfig
 from tailrace.core.access.principals import PrincipalRules
-from tailrace.core.runtime.config import AtLeastOne, ConfigError, NotNegative, setting
+from tailrace.core.runtime.config import (
+    AtLeastOne,
+    ConfigError,
+    NotNegative,
+    setting,
+    settings_below,
+)
 from tailrace.core.security.tls_config import TlsConfig
 
 ReplicaSelector: TypeAlias = Literal[
@@ -77,6 +90,7 @@ class NetworkConfig:
         "A connection whose TLS handshake is not over by then is closed.",
     )
     tls: TlsConfig = field(default_factory=TlsConfig)
+    per_listener: tuple[tuple[str, Any], ...] = settings_below(LISTENER_PREFIX, listener_leaf)
     backlog: AtLeastOne = setting(
         "socket.listen.backlog.size",
         1024,
@@ -147,10 +161,15 @@ class NetworkConfig:
         check_listeners(self.parsed_listeners, self.parsed_advertised, self.inter_broker_listener)
         numbers_of(self.connections_per_ip_overrides)
         PrincipalRules(self.principal_rules)
-        if self.is_any_secured and not self.tls.has_key:
-            raise ValueError(
-                "listeners: one speaks SSL and there is no certificate: set ssl.keystore.location"
-            )
+        check_listener_names(self.per_listener, [each.name for each in self.parsed_listeners])
+        for name, protocol in self.protocols.items():
+            tls = self.tls_of(name)
+            if protocol is SecurityProtocol.SSL and not tls.has_key:
+                raise ValueError(
+                    f"listeners: {name} speaks SSL and there is no certificate: "
+                    "set ssl.keystore.location"
+                )
+            PrincipalRules(self.principal_rules_of(name))
         if self.connection_rate_max < 1:
             raise ConfigError("max.connection.creation.rate must be at least 1")
 
@@ -170,10 +189,14 @@ class NetworkConfig:
         given = parse_protocols(self.security_protocols)
         return {each.name: protocol_of(each.name, given) for each in self.parsed_listeners}
 
-    @property
-    def is_any_secured(self) -> bool:
-        """Whether a listener speaks TLS. Errors: ValueError."""
-        return SecurityProtocol.SSL in self.protocols.values()
+    def tls_of(self, listener: str) -> TlsConfig:
+        """Return the TLS settings of a listener. Errors: ValueError."""
+        return of_listener(self.tls, self.per_listener, listener)
+
+    def principal_rules_of(self, listener: str) -> str:
+        """Return the rules for names in certificates of a listener's clients."""
+        given = settings_of_listener(self.per_listener, listener)
+        return str(given.get("ssl.principal.mapping.rules", self.principal_rules))
 
     def advertised(self, *, own_name: str = "localhost", as_reached: bool = False) -> Advertised:
         """Return what clients are told, by what is configured; see `Advertised`."""

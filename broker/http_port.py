@@ -37,6 +37,8 @@ async def serve_http(
         from tailrace.core.security.https import Https  # 100 ms, for those who need it
 
         https = Https(broker.config.network.tls)
+        broker.configs.listen(lambda changed: https.tls.configure(changed.network.tls))
+        broker.configs.check_slowly_with(lambda _, wanted: https.tls.check(wanted.network.tls))
         stack.push_async_callback(https.close)
         metrics.register("admin_http_tls", https.tls.metrics)
         server = make(listening=https.listening)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import tailrace.broker.handlers.registry  # noqa: F401 - fills the table of handlers
 from tailrace.broker.broker import Broker
+from tailrace.broker.config import BrokerConfig, NetworkConfig
 from tailrace.broker.connection import ConnectionOwner, KafkaConnection
 from tailrace.broker.connection_gate import ConnectionGate
 from tailrace.broker.listeners import ANONYMOUS, SecurityProtocol
@@ -59,8 +60,13 @@ class BrokerServer:
             closed=self._on_closed,
         )
         broker.cut_connections = self.cut_connections
-        self._tls: TlsServer | None = None
-        self._rules = PrincipalRules(self._config.principal_rules)
+        self._tls: dict[str, TlsServer] = {}
+        self._rules = {
+            name: PrincipalRules(self._config.principal_rules_of(name))
+            for name in self._config.protocols
+        }
+        broker.configs.listen(lambda config: self._configure_tls(config.network))
+        broker.configs.check_slowly_with(self._check_tls)
         self._metrics = metrics
         if metrics is not None:
             metrics.register("broker", broker.metrics)
@@ -82,8 +88,6 @@ class BrokerServer:
 
         Errors: OSError (address in use, no permission), InvalidKeys; none is taken then.
         """
-        if self._config.is_any_secured:
-            self._tls = self._open_tls()
         for listener in self._config.parsed_listeners:
             listening = self._new_listening(listener.name)
             try:
@@ -101,8 +105,8 @@ class BrokerServer:
         for listening in self._listening.values():
             await listening.serve()
         self._tasks.start(self._checks.run(self._check_later), "check")
-        if self._tls is not None:
-            self._tls.start()
+        for tls in self._tls.values():
+            tls.start()
         for name, endpoint in self._broker.advertised.named.items():
             logger.info("listening listener=%s advertised=%s", name, endpoint)
 
@@ -134,8 +138,8 @@ class BrokerServer:
         for connection in list(self._connections):
             connection.close()
         await self._tasks.close()
-        if self._tls is not None:
-            await self._tls.close()
+        for tls in self._tls.values():
+            await tls.close()
         await asyncio.sleep(0)  # let the transports report that they are closed
 
     def _stop_listening(self) -> None:
@@ -143,20 +147,29 @@ class BrokerServer:
             listening.close()
         self._listening.clear()
 
-    def _open_tls(self) -> "TlsServer":
+    def _open_tls(self, listener: str) -> "TlsServer":
         from tailrace.core.security.tls_server import TlsServer  # 100 ms, for those who need it
 
-        tls = TlsServer(self._config.tls)
+        tls = self._tls[listener] = TlsServer(self._config.tls_of(listener))
         if self._metrics is not None:
-            self._metrics.register("broker_tls", tls.metrics)
+            self._metrics.register("broker_tls", tls.metrics, listener=listener)
         return tls
+
+    async def _check_tls(self, _: BrokerConfig, wanted: BrokerConfig) -> None:
+        """Refuse certificates that could not be used. Errors: InvalidKeys."""
+        for listener, tls in self._tls.items():
+            await tls.check(wanted.network.tls_of(listener))
+
+    def _configure_tls(self, network: NetworkConfig) -> None:
+        for listener, tls in self._tls.items():
+            tls.configure(network.tls_of(listener))
 
     def _new_listening(self, listener: str) -> "PlainListener | TlsListener":
         make = partial(self._make_connection, listener)
-        backlog, tls = self._config.backlog, self._tls
+        backlog = self._config.backlog
         if self._config.protocols[listener] is SecurityProtocol.PLAINTEXT:
             return PlainListener(make, backlog)
-        assert tls is not None, "a listener that speaks TLS has a certificate"
+        tls = self._open_tls(listener)
         door = TlsDoor(
             context=lambda: tls.context,
             within_s=self._config.handshake_ms_max / 1000,
@@ -168,10 +181,10 @@ class BrokerServer:
         )
         return TlsListener(door, backlog)
 
-    def _user_of(self, certificate: bytes | None) -> str:
-        if certificate is None or self._tls is None:
+    def _user_of(self, listener: str, certificate: bytes | None) -> str:
+        if certificate is None:
             return ANONYMOUS
-        return self._rules.user_of(self._tls.subject_of(certificate))
+        return self._rules[listener].user_of(self._tls[listener].subject_of(certificate))
 
     def _make_connection(self, listener: str) -> FrameChannel:
         config = self._config
@@ -188,7 +201,9 @@ class BrokerServer:
         if not self._gate.enter(connection):
             return "too many connections"
         try:
-            connection.info = connection.info._replace(user=self._user_of(certificate))
+            connection.info = connection.info._replace(
+                user=self._user_of(connection.info.listener, certificate)
+            )
         except NoUser as error:
             return str(error)
         return ""

@@ -33,7 +33,9 @@ def broker_doors(config: BrokerConfig) -> Iterator[Door]:
     network, http = config.network, config.http
     for listener in network.parsed_listeners:
         protocol = network.protocols[listener.name].value
-        by_certificate = protocol == "SSL" and network.tls.client_auth == "required"
+        by_certificate = (
+            protocol == "SSL" and network.tls_of(listener.name).client_auth == "required"
+        )
         yield Door(
             setting=f"listeners={listener}",
             host=listener.host,

@@ -5,16 +5,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from tailrace.core.runtime.config import (
-    Assignment,
-    ConfigError,
-    Loaded,
-    from_arguments,
-    from_environment,
-    from_toml,
-    load,
-    shown,
-)
+from tailrace.core.runtime.config import Assignment, ConfigError, Loaded, load, shown
+from tailrace.core.runtime.config_sources import from_arguments, from_environment, from_toml
 from tailrace.tools.errors import CliError, Exit
 
 if TYPE_CHECKING:

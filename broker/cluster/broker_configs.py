@@ -6,7 +6,7 @@ broker runs (`dynamic_rules`) is read-only.
 """
 
 import typing
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from types import MappingProxyType, UnionType
 from typing import Any, Final, NamedTuple
 
@@ -14,7 +14,14 @@ from tailrace.broker.cluster.config_def import INT_MAX, ConfigType
 from tailrace.broker.cluster.dynamic_rules import INERT, is_dynamic
 from tailrace.broker.cluster.settings import ConfigSource, Layer, SourcedValue, TopicDefaults
 from tailrace.broker.cluster.topic_configs import TOPIC_CONFIGS, Synonym, TopicConfig
-from tailrace.core.runtime.config import Secret, settings_of, shown, values_of
+from tailrace.core.runtime.config import (
+    Secret,
+    Setting,
+    setting_below,
+    settings_in,
+    shown,
+    values_of,
+)
 
 
 class BrokerEntry(NamedTuple):
@@ -80,14 +87,23 @@ def broker_entries(
 
 def _own(config: Any, layers: Sequence[Layer]) -> Iterator[BrokerEntry]:
     values = values_of(config)
-    for leaf in settings_of(type(config)):
-        value, default = values[leaf.key], leaf.default
+    for leaf in [*settings_in(config), *_given_only(type(config), values, layers[:-1])]:
+        value, default = values.get(leaf.key), leaf.default
         places = _given(leaf.key, layers[:-1])
+        if leaf.kind is Secret:
+            places = [place._replace(value=None) for place in places]
         if value != default:
             places.append(SourcedValue(leaf.key, _text(value), ConfigSource.STATIC_BROKER))
         if default is not None:
             places.append(SourcedValue(leaf.key, _text(default), ConfigSource.DEFAULT))
         yield _entry(leaf.key, _kind(leaf.kind, value), places, leaf.doc)
+
+
+def _given_only(config: type, known: Container[str], layers: Sequence[Layer]) -> Iterator[Setting]:
+    """Yield the settings below a prefix that were given only while the broker runs."""
+    for name in sorted({name for layer in layers for name in layer.values}):
+        if name not in known and (leaf := setting_below(config, name)) is not None:
+            yield leaf
 
 
 def _text(value: Any) -> str | None:

@@ -106,7 +106,7 @@ class ConfigEntities:
             except (BadVersion, NodeExists, NoNode):
                 continue
             self._take(kind, name, configs)
-            logger.info("configs altered %s=%s configs=%s", kind.value, name, configs)
+            logger.info("configs altered %s=%s configs=%s", kind.value, name, sorted(configs))
             return
         raise MetadataConflict(f"the configs of {kind.value} {name!r} are being changed by others")
 

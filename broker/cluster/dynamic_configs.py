@@ -6,7 +6,7 @@ change, so that whoever reads them each time acts at once.
 """
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import Generic, TypeVar
 
@@ -14,7 +14,13 @@ from tailrace.broker.cluster.alterations import Changes
 from tailrace.broker.cluster.client_metrics_configs import altered_metrics
 from tailrace.broker.cluster.config_def import InvalidConfig
 from tailrace.broker.cluster.config_entities import ConfigEntities, EntityKind
-from tailrace.broker.cluster.dynamic_rules import OWN, altered_broker, check_defaults, check_for_all
+from tailrace.broker.cluster.dynamic_rules import (
+    OWN,
+    acts_on_broker,
+    altered_broker,
+    check_defaults,
+    check_for_all,
+)
 from tailrace.broker.cluster.group_configs import GroupConfigs, altered_group, group_configs
 from tailrace.broker.cluster.settings import ConfigSource, Layer, TopicDefaults
 from tailrace.broker.cluster.topics import TopicRegistry
@@ -45,6 +51,7 @@ class DynamicConfigs(Generic[Tree]):
         self._values = values_of(started_with)
         self._listeners: list[Callable[[Tree], None]] = []
         self._checks: list[Callable[[Tree, Tree], None]] = []
+        self._slow_checks: list[Callable[[Tree, Tree], Awaitable[None]]] = []
         entities.listen(self._on_changed)
 
     def listen(self, listener: Callable[[Tree], None]) -> None:
@@ -54,6 +61,10 @@ class DynamicConfigs(Generic[Tree]):
     def check_with(self, check: Callable[[Tree, Tree], None]) -> None:
         """Ask `check` about each later change: settings in force, wanted ones; ConfigError: no."""
         self._checks.append(check)
+
+    def check_slowly_with(self, check: Callable[[Tree, Tree], Awaitable[None]]) -> None:
+        """As `check_with`, of what reads files: it is asked once, before a change is tried."""
+        self._slow_checks.append(check)
 
     async def start(self) -> None:
         """Load what was configured and put it in force. Errors: CorruptData, Unavailable."""
@@ -68,20 +79,32 @@ class DynamicConfigs(Generic[Tree]):
         """Change what is given to this broker, or to all. Errors: KafkaError, CoreError."""
 
         def change(before: Mapping[str, str]) -> dict[str, str]:
-            after = altered_broker(before, changes, self._topics.defaults)
-            if name == ALL_BROKERS:
-                check_for_all(after)
-            layers = self._layers({name: after})
-            check_defaults(self._topics.defaults.with_dynamic(layers))
-            try:
-                wanted = self._settings(layers)
-                for check in self._checks:
-                    check(self.in_force, wanted)
-            except ConfigError as error:
-                raise KafkaError(ErrorCode.INVALID_REQUEST, str(error)) from error
-            return after
+            return self._altered(name, changes, before)[0]
 
+        _, wanted = self._altered(name, changes, self.entities.get(EntityKind.BROKER, name))
+        try:
+            for check in self._slow_checks:
+                await check(self.in_force, wanted)
+        except ConfigError as error:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, str(error)) from error
         await self._change(EntityKind.BROKER, name, change, validate_only=validate_only)
+
+    def _altered(
+        self, name: str, changes: Changes, before: Mapping[str, str]
+    ) -> tuple[dict[str, str], Tree]:
+        """Return a resource's configs after changes, and this broker's settings with them."""
+        after = altered_broker(before, changes, self._topics.defaults)
+        if name == ALL_BROKERS:
+            check_for_all(after)
+        layers = self._layers({name: after})
+        check_defaults(self._topics.defaults.with_dynamic(layers))
+        try:
+            wanted = self._settings(layers)
+            for check in self._checks:
+                check(self.in_force, wanted)
+        except ConfigError as error:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, str(error)) from error
+        return after, wanted
 
     async def alter_group(self, name: str, changes: Changes, *, validate_only: bool) -> None:
         """Change a group's configs. Errors: KafkaError, CoreError."""
@@ -143,7 +166,7 @@ class DynamicConfigs(Generic[Tree]):
             name: value
             for layer in reversed(layers)
             for name, value in layer.values.items()
-            if name in OWN and name in values
+            if acts_on_broker(name) and (name in values or name not in OWN)
         }
         assignments = [
             Assignment(name, value, "a dynamic config") for name, value in (values | given).items()

@@ -1,8 +1,9 @@
 """Which broker configs can change while brokers run, for one broker or for all, and to what. Pure.
 
 Those that Kafka can change and that act here: the defaults of topic configs, and a few of the
-broker's own; and of those that Kafka does not have, the cleaner's courtesy. What Kafka can change
-and what is not here (threads, listeners' keystores) is refused as Kafka refuses what it cannot
+broker's own, with the certificates of its listeners (`listener.name.<name>.ssl.*`, of one broker);
+and of those that Kafka does not have, the cleaner's courtesy. What Kafka can change and what is not
+here (threads) is refused as Kafka refuses what it cannot
 change, but for what tools and tests set as a matter of course (`INERT`); and so is a name that
 nobody knows: there are no plug-ins that might know it.
 Source: kafka.server.DynamicBrokerConfig, DynamicConfig.Broker.
@@ -25,6 +26,7 @@ from tailrace.broker.cluster.config_def import (
 from tailrace.broker.cluster.settings import TopicDefaults, check_overrides
 from tailrace.broker.cluster.topic_configs import TOPIC_CONFIGS, TopicConfig
 from tailrace.broker.errors import KafkaError
+from tailrace.broker.listener_settings import is_dynamic_listener_setting
 from tailrace.protocol.errors import ErrorCode
 
 
@@ -125,7 +127,12 @@ _TOPIC_DEFAULTS: Final[Mapping[str, TopicConfig]] = MappingProxyType(
 
 def is_dynamic(name: str) -> bool:
     """Tell whether a broker config can change while brokers run."""
-    return name in _TOPIC_DEFAULTS or name in OWN or name in INERT
+    return name in _TOPIC_DEFAULTS or name in INERT or acts_on_broker(name)
+
+
+def acts_on_broker(name: str) -> bool:
+    """Tell whether a config is of the broker's own settings tree, and can change."""
+    return name in OWN or is_dynamic_listener_setting(name)
 
 
 def altered_broker(
@@ -151,7 +158,7 @@ def altered_broker(
 
 def check_for_all(configs: Iterable[str]) -> None:
     """Refuse what only one broker can be given. Errors: KafkaError."""
-    names = sorted(name for name in configs if name in _LOGINS)
+    names = sorted(name for name in configs if name in _LOGINS or is_dynamic_listener_setting(name))
     if names:
         message = f"Cannot update these configs at default cluster level: [{', '.join(names)}]"
         raise KafkaError(ErrorCode.INVALID_REQUEST, message)
@@ -167,6 +174,8 @@ def check_defaults(defaults: TopicDefaults) -> None:
 
 def _canonical(name: str, text: str) -> str:
     config = _TOPIC_DEFAULTS.get(name)
+    if is_dynamic_listener_setting(name):
+        return text  # the settings tree that is made with it checks it
     if config is None:
         setting = OWN.get(name) or INERT[name].setting
         return text_of(setting.parse(name, text))

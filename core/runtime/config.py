@@ -10,11 +10,11 @@ configuration can be printed with its sources.
 import dataclasses
 import re
 import typing
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import UnionType
-from typing import Annotated, Any, Generic, NamedTuple, TypeVar
+from typing import Annotated, Any, Generic, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
 from typing_extensions import override
@@ -22,11 +22,6 @@ from typing_extensions import override
 ENVIRONMENT_PREFIX = "TAILRACE_"
 HIDDEN = "***"
 """Stands for a secret wherever settings are shown."""
-
-# What Kubernetes puts into the environment of a pod beside a service named "tailrace...".
-_SERVICE_LINK = re.compile(
-    r"_SERVICE_(HOST|PORT(_\w+)?)$|_PORT(_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)$"
-)
 
 T = TypeVar("T")
 
@@ -79,6 +74,19 @@ def setting(key: str, default: Any, doc: str) -> Any:
     return dataclasses.field(default=default, metadata={"key": key, "doc": doc})
 
 
+LeafOf: TypeAlias = "Callable[[str], Setting | None]"
+
+
+def settings_below(prefix: str, leaf_of: LeafOf) -> Any:
+    """Declare settings whose names users complete, as `listener.name.<name>.<setting>`.
+
+    `leaf_of`: says what the rest of a name is, None for what is no setting. Shape of the value:
+    (rest, typed value) of each that was given. The environment cannot give them: in a variable's
+    name a dot and an underscore look alike.
+    """
+    return dataclasses.field(default=(), metadata={"prefix": prefix, "leaf_of": leaf_of})
+
+
 class ConfigError(Exception):
     """A configuration that cannot be used; the message names key, value, expectation and place."""
 
@@ -128,7 +136,7 @@ class Loaded(Generic[T]):
         values = values_of(self.config)
         return [
             Effective(s.key, values[s.key], self.origins.get(s.key, "default"), s.doc)
-            for s in sorted(settings_of(type(self.config)))
+            for s in sorted(settings_in(self.config))
         ]
 
 
@@ -145,6 +153,19 @@ def settings_of(config: type) -> list[Setting]:
     return leaves
 
 
+def settings_in(config: Any) -> list[Setting]:
+    """Return the leaves of a tree, and those that were given below a prefix."""
+    static = settings_of(type(config))
+    named = {leaf.key for leaf in static}
+    others = [setting_below(type(config), key) for key in values_of(config) if key not in named]
+    return static + [leaf for leaf in others if leaf is not None]
+
+
+def setting_below(config: type, key: str) -> Setting | None:
+    """Return the leaf of a name that users complete; None: it is not below a prefix."""
+    return _BelowPrefixes(config).leaf(key)
+
+
 def values_of(config: Any) -> dict[str, Any]:
     """Return the values of a config tree by the names that users write."""
     return dict(_values(config))
@@ -155,49 +176,6 @@ def environment_name(key: str) -> str:
     return ENVIRONMENT_PREFIX + re.sub(r"[.\-]", "_", key).upper()
 
 
-def from_toml(path: Path) -> list[Assignment]:
-    """Read a TOML file; tables and dotted keys both spell dotted names. Errors: ConfigError."""
-    import tomllib  # 7 ms that a start without a file need not spend
-
-    try:
-        tree = tomllib.loads(path.read_text("utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise ConfigError(f"cannot read the configuration {path}: {error}") from error
-    return [Assignment(key, value, str(path)) for key, value in _flatten(tree)]
-
-
-def from_environment(
-    config: type, environ: Mapping[str, str], others: Collection[str] = ()
-) -> list[Assignment]:
-    """Read the TAILRACE_* variables. `others`: variables of that name that are no settings.
-
-    Errors: ConfigError for one that no setting has.
-    """
-    by_name = {environment_name(leaf.key): leaf.key for leaf in settings_of(config)}
-    given = sorted(name for name in environ if name.startswith(ENVIRONMENT_PREFIX))
-    assignments = []
-    for name in given:
-        if name in others or _is_service_address(name, environ[name]):
-            continue
-        if name in by_name:
-            assignments.append(Assignment(by_name[name], environ[name], f"environment {name}"))
-        elif not _SERVICE_LINK.search(name):
-            hint = nearest(name, by_name)
-            raise ConfigError(f"unknown setting {name} in the environment{hint}")
-    return assignments
-
-
-def from_arguments(arguments: Sequence[str], option: str = "--set") -> list[Assignment]:
-    """Read `key=value` arguments. Errors: ConfigError for one without a `=`."""
-    assignments = []
-    for argument in arguments:
-        key, equals, value = argument.partition("=")
-        if not equals or not key.strip():
-            raise ConfigError(f"{option} {argument}: expected key=value")
-        assignments.append(Assignment(key.strip(), value.strip(), f"{option} {argument}"))
-    return assignments
-
-
 def load(config: type[T], assignments: Sequence[Assignment]) -> Loaded[T]:
     """Build the tree; of several values for one key the last wins.
 
@@ -205,17 +183,22 @@ def load(config: type[T], assignments: Sequence[Assignment]) -> Loaded[T]:
     and for combinations that a dataclass refuses (ValueError from its `__post_init__`).
     """
     leaves = {leaf.key: leaf for leaf in settings_of(config)}
+    below = _BelowPrefixes(config)
     values: dict[tuple[type, str], Any] = {}
     origins: dict[str, str] = {}
     for given in assignments:
-        leaf = leaves.get(given.key)
+        leaf = leaves.get(given.key) or below.leaf(given.key)
         if leaf is None:
             hint = nearest(given.key, leaves)
             raise ConfigError(f"unknown setting {given.key} ({given.origin}){hint}")
         origin = given.origin
         if leaf.kind is Secret:
             origin = origin.partition("=")[0]  # of an argument: what follows is the secret
-        values[leaf.owner, leaf.field] = _convert(leaf, given._replace(origin=origin))
+        value = _convert(leaf, given._replace(origin=origin))
+        if given.key in leaves:
+            values[leaf.owner, leaf.field] = value
+        else:
+            below.put(values, given.key, value)
         origins[given.key] = origin
     return Loaded(_build(config, values, origins), origins)
 
@@ -251,11 +234,52 @@ def _leaves(config: type) -> Iterator[Setting]:
             yield from _leaves(hints[field.name])
 
 
+class _Prefix(NamedTuple):
+    text: str
+    leaf_of: LeafOf
+    owner: type
+    field: str
+
+
+class _BelowPrefixes:
+    """What the fields of a tree that `settings_below` declared can take."""
+
+    def __init__(self, config: type) -> None:
+        self._prefixes = list(_prefixes(config))
+
+    def leaf(self, key: str) -> Setting | None:
+        """Return what a name below a prefix means."""
+        for prefix in self._prefixes:
+            if key.startswith(prefix.text):
+                found = prefix.leaf_of(key.removeprefix(prefix.text))
+                return found and found._replace(key=key, default=None)
+        return None
+
+    def put(self, values: dict[tuple[type, str], Any], key: str, value: Any) -> None:
+        """Note a value of a name that has a leaf; of several the last wins."""
+        prefix = next(each for each in self._prefixes if key.startswith(each.text))
+        place, rest = (prefix.owner, prefix.field), key.removeprefix(prefix.text)
+        values[place] = tuple((dict(values.get(place, ())) | {rest: value}).items())
+
+
+def _prefixes(config: type) -> Iterator[_Prefix]:
+    hints = typing.get_type_hints(config, include_extras=True)
+    for field in dataclasses.fields(config):
+        if "prefix" in field.metadata:
+            meta = field.metadata
+            yield _Prefix(meta["prefix"], meta["leaf_of"], config, field.name)
+        elif "key" not in field.metadata and dataclasses.is_dataclass(hints[field.name]):
+            yield from _prefixes(hints[field.name])
+
+
 def _values(config: Any) -> Iterator[tuple[str, Any]]:
     for field in dataclasses.fields(config):
         value = getattr(config, field.name)
         if "key" in field.metadata:
             yield field.metadata["key"], value
+        elif "prefix" in field.metadata:
+            for rest, given in value:
+                yield field.metadata["prefix"] + rest, given
         elif dataclasses.is_dataclass(value):
             yield from _values(value)
 
@@ -331,16 +355,3 @@ _TYPE_NAMES: Mapping[Any, str] = {
     Secret: "a string",
     Path: "a path",
 }
-
-
-def _flatten(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    for name, value in tree.items():
-        if isinstance(value, dict):
-            yield from _flatten(value, f"{prefix}{name}.")
-        else:
-            yield prefix + name, value
-
-
-def _is_service_address(name: str, value: str) -> bool:
-    """Tell TAILRACE_PORT=tcp://10.0.0.1:9092 of Kubernetes from a port that somebody set."""
-    return name.endswith("_PORT") and value.startswith(("tcp://", "udp://", "sctp://"))

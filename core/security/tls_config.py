@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Final, Literal, TypeAlias
 
 from tailrace.core.runtime.config import Secret, setting
+from tailrace.core.security.cipher_suites import CipherSuites, cipher_suites
 
 StoreType: TypeAlias = Literal["PEM", "PKCS12"]
 ClientAuth: TypeAlias = Literal["none", "requested", "required"]
@@ -68,8 +69,15 @@ class TlsConfig:
     enabled_protocols: tuple[TlsVersion, ...] = setting(
         "ssl.enabled.protocols", EVERY_VERSION, "Versions of TLS that are spoken."
     )
+    cipher_suites: tuple[str, ...] = setting(
+        "ssl.cipher.suites",
+        (),
+        "Cipher suites that may be agreed on, by the names of Java or OpenSSL; empty: OpenSSL's "
+        "own choice. Of TLS 1.3 all suites or none.",
+    )
 
     def __post_init__(self) -> None:
+        _ = self.allowed_suites
         for name, location, text in (
             ("ssl.keystore.location", self.keystore_location, self.keystore_key),
             ("ssl.truststore.location", self.truststore_location, self.truststore_certificates),
@@ -97,6 +105,23 @@ class TlsConfig:
     def has_trust(self) -> bool:
         """Whether authorities are named."""
         return self.truststore_location is not None or bool(self.truststore_certificates)
+
+    @property
+    def allowed_suites(self) -> CipherSuites | None:
+        """The suites that may be agreed on; None: all. Errors: ValueError."""
+        if not self.cipher_suites:
+            return None
+        suites = cipher_suites(self.cipher_suites)
+        spoken = [
+            version
+            for version, is_there in (("TLSv1.2", suites.openssl), ("TLSv1.3", suites.with_1_3))
+            if is_there and version in self.enabled_protocols
+        ]
+        if not spoken:
+            raise ValueError(
+                "ssl.cipher.suites: no suite is of a version that ssl.enabled.protocols has"
+            )
+        return suites
 
     @property
     def files(self) -> tuple[Path, ...]:

@@ -18,6 +18,7 @@ from tailrace.core.runtime.forever import Forever
 from tailrace.core.runtime.job_pool import JobPool
 from tailrace.core.runtime.metrics import counter, gauge
 from tailrace.core.runtime.tasks import Tasks
+from tailrace.core.security.cipher_suites import SETTING as SUITES_SETTING
 from tailrace.core.security.distinguished_name import subject_of
 from tailrace.core.security.keys import InvalidKeys, read_key_pair, read_trusted
 from tailrace.core.security.tls_config import ClientAuth, TlsConfig, TlsVersion
@@ -76,16 +77,31 @@ class TlsServer:
         """Read everything once. Blocks, 50 ms with PKCS12. Errors: InvalidKeys."""
         self.metrics = TlsMetrics()
         self._config = config
-        self._stamps = _stamps(config.files)
+        self._stamps: tuple[_Stamp | None, ...] | None = _stamps(config.files)
         self._use(_make(config))
         self._pool = JobPool("tls", 1)
         self._tasks = Tasks("tls")
         self._checks = Forever("tls.reload")
+        self._is_followed = False
 
     def start(self) -> None:
-        """Follow the files."""
-        if self._stamps:
+        """Follow the files, if there are any. Idempotent."""
+        if self._stamps != () and not self._is_followed:
+            self._is_followed = True
             self._tasks.start(self._checks.run(self._check_later), "reload")
+
+    async def check(self, config: TlsConfig) -> None:
+        """Try other files or settings out. Errors: InvalidKeys."""
+        if config != self._config:
+            made = await self._pool.call(lambda: _tried(config), READ_S_MAX)
+            if not isinstance(made, _Made):
+                raise InvalidKeys(made)
+
+    def configure(self, config: TlsConfig) -> None:
+        """Take other files or settings into use, at the next check."""
+        if config != self._config:
+            self._config, self._stamps = config, None
+            self.start()
 
     async def close(self) -> None:
         """Follow them no more. Idempotent."""
@@ -102,11 +118,13 @@ class TlsServer:
 
     async def _check_later(self) -> None:
         await asyncio.sleep(CHECK_S)
-        stamps = _stamps(self._config.files)
+        config = self._config
+        stamps = _stamps(config.files)
         if stamps == self._stamps:
             return
-        made = await self._pool.call(lambda: _tried(self._config), READ_S_MAX)
-        self._stamps = stamps
+        made = await self._pool.call(lambda: _tried(config), READ_S_MAX)
+        if config is self._config:  # else there is news already
+            self._stamps = stamps
         if isinstance(made, _Made):
             self._use(made)
             self.metrics.reloads_total += 1
@@ -131,8 +149,7 @@ def _tried(config: TlsConfig) -> _Made | str:
 def _make(config: TlsConfig) -> _Made:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.options |= ssl.OP_NO_RENEGOTIATION
-    versions = [_VERSIONS[each] for each in config.enabled_protocols]
-    context.minimum_version, context.maximum_version = min(versions), max(versions)
+    _limit(context, config)
     context.verify_mode = _VERIFY[config.client_auth]
     trusted = read_trusted(config)
     pair = read_key_pair(config)
@@ -146,6 +163,25 @@ def _make(config: TlsConfig) -> _Made:
         raise InvalidKeys(f"the certificate of ssl.keystore cannot be used: {why}") from error
     expires_s = pair.certificate.not_valid_after_utc.timestamp()
     return _Made(context, expires_s, pair.certificate.serial_number)
+
+
+def _limit(context: ssl.SSLContext, config: TlsConfig) -> None:
+    """Allow the versions and suites that are configured. Errors: InvalidKeys."""
+    versions = set(config.enabled_protocols)
+    suites = config.allowed_suites
+    if suites is not None:
+        if not suites.with_1_3:
+            versions.discard("TLSv1.3")
+        if suites.openssl:
+            try:
+                context.set_ciphers(suites.openssl)
+            except ssl.SSLError as error:
+                why = "OpenSSL here has none of them for TLS 1.2"
+                raise InvalidKeys(f"{SUITES_SETTING}: {suites.openssl}: {why}") from error
+        else:
+            versions.discard("TLSv1.2")
+    allowed = [_VERSIONS[each] for each in versions]
+    context.minimum_version, context.maximum_version = min(allowed), max(allowed)
 
 
 @contextmanager

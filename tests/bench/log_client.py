@@ -33,7 +33,8 @@ from tailrace.core.log.namespace import LogNamespace
 from tailrace.core.log.open_namespace import NamespaceOptions, open_namespace
 from tailrace.core.log.writer import LogWriter
 from tailrace.core.runtime.collector import settle_collector
-from tailrace.core.runtime.config import from_arguments, load
+from tailrace.core.runtime.config import load
+from tailrace.core.runtime.config_sources import from_arguments
 from tailrace.protocol.distributedlog.dlsn import INITIAL
 
 _READ_BYTES: Final = 1 << 20

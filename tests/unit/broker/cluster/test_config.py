@@ -2,7 +2,8 @@ import pytest
 
 from tailrace.broker.cluster.config import TopicDefaultsConfig, TopicsConfig
 from tailrace.broker.cluster.topic_configs import TOPIC_CONFIGS
-from tailrace.core.runtime.config import ConfigError, from_arguments, load, settings_of
+from tailrace.core.runtime.config import ConfigError, load, settings_of
+from tailrace.core.runtime.config_sources import from_arguments
 
 
 def test_every_default_is_a_synonym_of_a_topic_config() -> None:

@@ -12,15 +12,13 @@ from tailrace.core.runtime.config import (
     ConfigError,
     Secret,
     environment_name,
-    from_arguments,
-    from_environment,
-    from_toml,
     load,
     setting,
     settings_of,
     shown,
     values_of,
 )
+from tailrace.core.runtime.config_sources import from_arguments, from_environment, from_toml
 
 AtLeastOne = Annotated[int, msgspec.Meta(ge=1)]
 
