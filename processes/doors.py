@@ -59,8 +59,8 @@ def proxy_doors(
     yield Door(
         setting=f"proxy.listener={address.listener}",
         host=address.at.host,
-        is_guarded=False,
-        remedy="",
+        is_guarded=bool(grpc.authentication),
+        remedy="proxy.authentication=basic with proxy.ssl.enable=true",
     )
     if http is not None and http.enabled:
         yield Door(

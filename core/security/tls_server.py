@@ -20,7 +20,7 @@ from tailrace.core.runtime.metrics import counter, gauge
 from tailrace.core.runtime.tasks import Tasks
 from tailrace.core.security.cipher_suites import SETTING as SUITES_SETTING
 from tailrace.core.security.distinguished_name import subject_of
-from tailrace.core.security.keys import InvalidKeys, read_key_pair, read_trusted
+from tailrace.core.security.keys import InvalidKeys, KeyPair, read_key_pair, read_trusted
 from tailrace.core.security.tls_config import ClientAuth, TlsConfig, TlsVersion
 
 logger = logging.getLogger(__name__)
@@ -52,7 +52,12 @@ class _Made(NamedTuple):
     context: ssl.SSLContext
     expires_s: float
     """When the certificate does. Unit: seconds since 1970."""
-    serial: int
+    keys: KeyPair
+    trusted: str | None
+
+    @property
+    def serial(self) -> int:
+        return self.keys.certificate.serial_number
 
 
 @dataclass(slots=True)
@@ -70,7 +75,8 @@ class TlsMetrics:
 class TlsServer:
     """What new connections are shaken hands with. All calls come from the loop.
 
-    Invariant: `context` is whole, and is of files as they were together at one check.
+    Invariant: `context` is whole, and is of files as they were together at one check. `keys` and
+    `trusted` (PEM) are what it was made of, for libraries with contexts of their own.
     """
 
     def __init__(self, config: TlsConfig) -> None:
@@ -135,6 +141,7 @@ class TlsServer:
 
     def _use(self, made: _Made) -> None:
         self.context = made.context
+        self.keys, self.trusted = made.keys, made.trusted
         self.metrics.certificate_expires_seconds = made.expires_s
 
 
@@ -162,7 +169,7 @@ def _make(config: TlsConfig) -> _Made:
         why = error.reason or str(error)
         raise InvalidKeys(f"the certificate of ssl.keystore cannot be used: {why}") from error
     expires_s = pair.certificate.not_valid_after_utc.timestamp()
-    return _Made(context, expires_s, pair.certificate.serial_number)
+    return _Made(context, expires_s, pair, trusted)
 
 
 def _limit(context: ssl.SSLContext, config: TlsConfig) -> None:

@@ -32,6 +32,8 @@ CONNECTIONS_MAX: Final = 16
 _TROUBLES: Final = {
     grpc.StatusCode.DEADLINE_EXCEEDED: Trouble.TIMED_OUT,
     grpc.StatusCode.INVALID_ARGUMENT: Trouble.REFUSED,
+    grpc.StatusCode.UNAUTHENTICATED: Trouble.REFUSED,
+    grpc.StatusCode.PERMISSION_DENIED: Trouble.REFUSED,
     grpc.StatusCode.RESOURCE_EXHAUSTED: Trouble.TOO_LARGE,
     grpc.StatusCode.UNIMPLEMENTED: Trouble.NOT_SERVED,
 }
