@@ -31,6 +31,7 @@ from tests.bench import (
     proxies,
     readers,
     restores,
+    security,
     workloads,
 )
 from tests.bench.brokers import KAFKA, KAFKA_FSYNC, TAILRACE
@@ -224,6 +225,17 @@ def _turns(_options: argparse.Namespace, step: Steps) -> Iterator[tuple[str, dic
     yield from longest_turns.measure(step)
 
 
+def _security(options: argparse.Namespace, step: Steps) -> Iterator[tuple[str, dict[str, float]]]:
+    """Measure one round of what encryption, log-ins and access control lists cost."""
+    for name in options.brokers.split(","):
+        if not _KINDS[name].fsync_per_message_set:
+            with _folder(options.out) as folder:
+                yield (
+                    name,
+                    security.measure(_KINDS[name], folder, options.seconds, options.warm_up, step),
+                )
+
+
 _SUITES: dict[str, Suite] = {
     "brokers": _brokers,
     "apis": _apis,
@@ -238,6 +250,7 @@ _SUITES: dict[str, Suite] = {
     "cleaner": _cleaner,
     "fixture": _fixture,
     "turns": _turns,
+    "security": _security,
 }
 
 

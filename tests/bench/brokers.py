@@ -8,10 +8,10 @@ import sys
 import tempfile
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import psutil
 
@@ -24,10 +24,11 @@ _KAFKA_PROPERTIES = """\
 process.roles=broker,controller
 node.id={node_id}
 controller.quorum.voters={voters}
-listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}
-advertised.listeners=PLAINTEXT://127.0.0.1:{port}
+listeners={listeners},CONTROLLER://127.0.0.1:{controller}
+advertised.listeners={listeners}
+inter.broker.listener.name=PLAINTEXT
 controller.listener.names=CONTROLLER
-listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT
+listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SSL:SSL,SASL_SSL:SASL_SSL,SASL_PLAINTEXT:SASL_PLAINTEXT
 log.dirs={data}
 default.replication.factor={replicas}
 offsets.topic.replication.factor={replicas}
@@ -65,6 +66,20 @@ class Running:
     typed_at: float = field(default_factory=time.perf_counter)
     out: Path | None = None
     """What it prints; None: there are several."""
+    others: Mapping[str, str] = field(default_factory=dict)
+    """Addresses of its other listeners, by protocol."""
+    client: Mapping[str, str] = field(default_factory=dict)
+    """How its clients log in, beside the address."""
+
+    @property
+    def address(self) -> dict[str, Any]:
+        """Return what jobs of clients need to reach it."""
+        return {"bootstrap": self.bootstrap, "client": dict(self.client)}
+
+    def by(self, protocol: str, client: Mapping[str, str]) -> "Running":
+        """Return the same broker as clients of another listener see it."""
+        settings = {"security.protocol": protocol, **client}
+        return replace(self, bootstrap=self.others[protocol], client=settings)
 
     def cpu_s(self) -> float:
         """Return the CPU seconds that its processes and their children have used."""
@@ -109,6 +124,8 @@ class KafkaNode:
     controllers: tuple[int, ...]
     """The controllers' ports, one for each node."""
     cluster: str
+    others: Mapping[str, int] = field(default_factory=dict)
+    """Ports of more listeners, by protocol."""
 
     @property
     def properties(self) -> dict[str, object]:
@@ -118,35 +135,42 @@ class KafkaNode:
             "node_id": self.number + 1,
             "voters": ",".join(voters),
             "replicas": len(voters),
-            "port": self.port,
+            "listeners": listeners_text(self.port, self.others),
             "controller": self.controllers[self.number],
         }
 
 
 @contextlib.contextmanager
 def started(
-    kind: Kind, folder: Path, data: Path | None = None, settings: Mapping[str, str] | None = None
+    kind: Kind,
+    folder: Path,
+    data: Path | None = None,
+    settings: Mapping[str, str] | None = None,
+    protocols: Sequence[str] = (),
 ) -> Iterator[Running]:
     """Run a broker in a fresh folder (or again over `data`) until the block ends.
 
-    `settings`: beside its own.
+    `settings`: beside its own. `protocols`: those of more listeners.
     """
     given = [f"{name}={value}" for name, value in (settings or {}).items()]
     folder.mkdir(parents=True, exist_ok=True)
     own = Path(tempfile.mkdtemp(prefix=kind.name + "-", dir=folder))
     data = data or own / "data"
     port = free_port()
+    others = {protocol: free_port() for protocol in protocols}
     if kind.is_kafka:
-        node = KafkaNode(0, port, (free_port(),), uuid.uuid4().hex[:22])
+        node = KafkaNode(0, port, (free_port(),), uuid.uuid4().hex[:22], others)
         command = kafka_command(node, own, data, *given, fsync=kind.fsync_per_message_set)
     else:
-        command = _tailrace(data, port)
+        command = _tailrace(data, listeners_text(port, others))
         command += [part for each in given for part in ("--set", each)]
     typed_at = time.perf_counter()
     with running(command, own / "out") as child:
         await_port(child, port, own / "out")
         process = psutil.Process(child.pid)
-        yield Running(kind.name, f"127.0.0.1:{port}", (process,), data, typed_at, own / "out")
+        addresses = {protocol: f"127.0.0.1:{other}" for protocol, other in others.items()}
+        out = own / "out"
+        yield Running(kind.name, f"127.0.0.1:{port}", (process,), data, typed_at, out, addresses)
 
 
 @contextlib.contextmanager
@@ -165,8 +189,14 @@ def running(command: list[str], out: Path) -> Iterator[subprocess.Popen[bytes]]:
                 child.wait()
 
 
-def _tailrace(data: Path, port: int) -> list[str]:
-    return [TAILRACE_COMMAND, "start", "--data", str(data), "--listen", f"127.0.0.1:{port}",
+def listeners_text(port: int, others: Mapping[str, int]) -> str:
+    """Return a PLAINTEXT listener and others as `listeners` has them."""
+    ports = {"PLAINTEXT": port, **others}
+    return ",".join(f"{name}://127.0.0.1:{at}" for name, at in ports.items())
+
+
+def _tailrace(data: Path, listeners: str) -> list[str]:
+    return [TAILRACE_COMMAND, "start", "--data", str(data), "--listen", listeners,
             "--set", "group.initial.rebalance.delay.ms=0"]  # fmt: skip
 
 

@@ -21,10 +21,13 @@ _CONSUMER = {
     "fetch.queue.backoff.ms": 1,
 }
 
+_SECURITY: Final[dict[str, str]] = {}
+"""How to log in, from a job's `client`; of the jobs that measure records."""
+
 
 def create_topic(bootstrap: str, topic: str, partitions: int) -> None:
     """Create a topic, of as many replicas as the brokers say, and wait until it has leaders."""
-    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin = AdminClient({"bootstrap.servers": bootstrap, **_SECURITY})
     for future in admin.create_topics([NewTopic(topic, partitions, -1)]).values():
         future.result(30)
     deadline = time.perf_counter() + 30
@@ -68,6 +71,7 @@ def produce(
             "statistics.interval.ms": 500,
             "stats_cb": on_stats,
             "error_cb": lambda error: errors.append(str(error)),
+            **_SECURITY,
         }
     )
     value = os.urandom(record_bytes)
@@ -137,6 +141,7 @@ def consume(
             "auto.offset.reset": "earliest",
             "client.rack": rack,
             **_CONSUMER,
+            **_SECURITY,
         }
     )
     total = 0
@@ -245,7 +250,9 @@ def latency(*, bootstrap: str, topic: str, records: int, record_bytes: int) -> d
 
 def first_of_each(*, bootstrap: str, topic: str, partitions: int, record_bytes: int) -> None:
     """Write a record to each partition: making a topic and opening it is not its produces' cost."""
-    producer = Producer({"bootstrap.servers": bootstrap, "acks": "all", "linger.ms": 0})
+    producer = Producer(
+        {"bootstrap.servers": bootstrap, "acks": "all", "linger.ms": 0, **_SECURITY}
+    )
     for partition in range(partitions):
         producer.produce(topic, os.urandom(record_bytes), partition=partition)
     _flush(producer)
@@ -326,6 +333,14 @@ def first_record(*, bootstrap: str, topic: str) -> dict[str, Any]:
     return {"acknowledged_at": acknowledged, "read_at": read}
 
 
+def log_ins(*, bootstrap: str, count: int) -> dict[str, Any]:
+    """Open connections one after the other, each with a client of its own; return the seconds."""
+    started = time.perf_counter()
+    for _ in range(count):
+        AdminClient({"bootstrap.servers": bootstrap, **_SECURITY}).list_topics(timeout=30)
+    return {"seconds": time.perf_counter() - started}
+
+
 _JOBS = {
     "produce": produce,
     "produce_paced": produce_paced,
@@ -335,12 +350,14 @@ _JOBS = {
     "first_of_each": first_of_each,
     "acknowledgements": acknowledgements,
     "first_record": first_record,
+    "log_ins": log_ins,
 }
 
 
 def main() -> None:
     """Run one job."""
     arguments = json.loads(sys.argv[2])
+    _SECURITY.update(arguments.pop("client", {}))
     if arguments.pop("create", False):
         create_topic(arguments["bootstrap"], arguments["topic"], arguments.get("partitions", 1))
     print(json.dumps(_JOBS[sys.argv[1]](**arguments)))

@@ -71,14 +71,14 @@ def warm_up(broker: Running, seconds: float) -> None:
         client(
             "produce",
             create=True,
-            bootstrap=broker.bootstrap,
             topic=topic,
             partitions=6,
             batch_bytes=batch,
             record_bytes=1024,
             seconds=seconds / 2,
+            **broker.address,
         )
-        client("consume", bootstrap=broker.bootstrap, topic=topic, partitions=6, record_bytes=1024)
+        client("consume", topic=topic, partitions=6, record_bytes=1024, **broker.address)
 
 
 def produce_and_consume(broker: Running, load: Produce, seconds: float) -> dict[str, float]:
@@ -88,7 +88,7 @@ def produce_and_consume(broker: Running, load: Produce, seconds: float) -> dict[
     """
     topic = f"load-{next(_topic_numbers)}"
     common = {
-        "bootstrap": broker.bootstrap,
+        **broker.address,
         "topic": topic,
         "partitions": load.partitions,
         "record_bytes": load.record_bytes,
