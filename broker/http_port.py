@@ -1,9 +1,10 @@
 """The broker's HTTP port as it runs: handlers, guard, and TLS if it is wanted."""
 
 import sys
+from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from functools import partial
-from typing import Final
+from typing import Final, TypeAlias
 
 from tailrace.broker.broker import Broker
 from tailrace.broker.http_access import HttpAccess
@@ -12,10 +13,12 @@ from tailrace.compaction.cleaner.pool import CleanerPool
 from tailrace.core.access.callers import Callers, Means
 from tailrace.core.access.principals import NoUser, PrincipalRules
 from tailrace.core.access.sasl.mechanism import AuthenticationFailed
-from tailrace.core.runtime.http import HttpServer
+from tailrace.core.runtime.http import Asked, Handler, HttpServer
 from tailrace.core.runtime.metrics import Metrics
 
 FAILURE_DELAY_MS: Final = 100
+At: TypeAlias = tuple[str, int, Mapping[tuple[str, str], Handler | Asked]]
+"""Host, port, routes."""
 
 
 async def serve_http(
@@ -32,24 +35,28 @@ async def serve_http(
     stack.push_async_callback(handlers.close)
     access = http_access(broker)
     metrics.register("admin_http", access.metrics)
-    make = partial(HttpServer, config.host, config.port, handlers.routes(), guard=access.refusal)
+    at = (config.host, config.port, handlers.routes())
     if config.is_secured:
-        from tailrace.core.security.https import Https  # 100 ms, for those who need it
-
-        https = Https(broker.config.network.tls)
-        broker.configs.listen(lambda changed: https.tls.configure(changed.network.tls))
-        broker.configs.check_slowly_with(lambda _, wanted: https.tls.check(wanted.network.tls))
-        stack.push_async_callback(https.close)
-        metrics.register("admin_http_tls", https.tls.metrics)
-        server = make(listening=https.listening)
+        server = _https(broker, at, access, metrics)
     else:
-        server = make()
+        server = HttpServer(*at, guard=access.refusal)
     stack.push_async_callback(server.close)
     await server.start()
     host = f"[{config.host}]" if ":" in config.host else config.host
     scheme = "https" if config.is_secured else "http"
     sys.stdout.write(f"admin: {scheme}={host}:{server.port}\n")
     sys.stdout.flush()
+
+
+def _https(broker: Broker, at: At, access: HttpAccess, metrics: Metrics) -> HttpServer:
+    from tailrace.core.security.https import HttpsServer  # 100 ms, for those who need it
+
+    server = HttpsServer(*at, broker.config.network.tls, guard=access.refusal)
+    tls = server.tls
+    broker.configs.listen(lambda changed: tls.configure(changed.network.tls))
+    broker.configs.check_slowly_with(lambda _, wanted: tls.check(wanted.network.tls))
+    metrics.register("admin_http_tls", tls.metrics)
+    return server
 
 
 def http_access(broker: Broker) -> HttpAccess:

@@ -66,8 +66,8 @@ def proxy_doors(
         yield Door(
             setting=f"httpServerHost={http.host}",
             host=http.host,
-            is_guarded=False,
-            remedy="httpServerHost=127.0.0.1",
+            is_guarded=http.tls.needs_certificates,
+            remedy="httpServerTlsEnable=true with httpServerKeyStorePath, httpServerTrustStorePath",
         )
 
 

@@ -1,8 +1,11 @@
-"""TLS for an HTTP port: its certificate, its handshakes, and who its clients are by theirs."""
+"""An HTTP port over TLS: its certificate, and handshakes that are bounded."""
 
+from collections.abc import Mapping
 from typing import Final
 
-from tailrace.core.runtime.http import Listening, Make
+from typing_extensions import override
+
+from tailrace.core.runtime.http import Asked, Guard, Handler, HttpServer, Make
 from tailrace.core.runtime.tasks import Tasks
 from tailrace.core.security.tls_config import TlsConfig
 from tailrace.core.security.tls_listener import TlsDoor, TlsListener
@@ -14,17 +17,32 @@ HANDSHAKE_S: Final = 10.0
 """A handshake that is not over by then ends its connection."""
 
 
-class Https:
-    """What an HTTP port over TLS needs beside its server. All calls come from the loop."""
+class HttpsServer(HttpServer):
+    """An `HttpServer` that speaks TLS. All calls come from the loop."""
 
-    def __init__(self, config: TlsConfig) -> None:
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        routes: Mapping[tuple[str, str], Handler | Asked],
+        tls: TlsConfig,
+        *,
+        guard: Guard | None = None,
+    ) -> None:
         """Read the key store. Blocks as TlsServer does. Errors: InvalidKeys."""
-        self.tls = TlsServer(config)
+        self.tls = TlsServer(tls)
         self._tasks = Tasks("https")
         self._handshakes = 0
+        super().__init__(host, port, routes, guard=guard, listening=self._listen)
 
-    def listening(self, make: Make, backlog: int) -> Listening:
-        """Return a socket for HttpServer that speaks TLS, and follow changes of the files."""
+    @override
+    async def close(self) -> None:
+        """Stop listening, end handshakes and what is open, and follow files no more. Idempotent."""
+        await super().close()
+        await self._tasks.close()
+        await self.tls.close()
+
+    def _listen(self, make: Make, backlog: int) -> TlsListener:
         self.tls.start()
         door = TlsDoor(
             context=lambda: self.tls.context,
@@ -36,11 +54,6 @@ class Https:
             make=make,
         )
         return TlsListener(door, backlog)
-
-    async def close(self) -> None:
-        """End handshakes, and follow files no more. Idempotent."""
-        await self._tasks.close()
-        await self.tls.close()
 
     def _enter(self, _: str) -> bool:
         if self._handshakes >= HANDSHAKES_MAX:

@@ -4,17 +4,20 @@ import asyncio
 import socket
 import ssl
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509 import load_pem_x509_certificates
 
 from tailrace.core.runtime import http
+from tailrace.core.runtime.config import ConfigError, Secret
 from tailrace.core.runtime.http import HttpHead, HttpReply, HttpServer
 from tailrace.core.security import https
-from tailrace.core.security.https import Https
+from tailrace.core.security.http_port import HttpTlsConfig, http_server
+from tailrace.core.security.https import HttpsServer
 from tailrace.core.security.tls_config import TlsConfig
 from tests.certificates import Authority
 
@@ -65,19 +68,16 @@ async def serving(config: TlsConfig | None) -> AsyncIterator[Port]:
         raise AssertionError("the guard let it in")
 
     routes = {("GET", "/x/{name}"): reached}
-    tls = None if config is None else Https(config)
     server = (
         HttpServer("127.0.0.1", 0, routes, guard=guard)
-        if tls is None
-        else HttpServer("127.0.0.1", 0, routes, guard=guard, listening=tls.listening)
+        if config is None
+        else HttpsServer("127.0.0.1", 0, routes, config, guard=guard)
     )
     await server.start()
     try:
         yield Port(server, heads)
     finally:
         await server.close()
-        if tls is not None:
-            await tls.close()
 
 
 def test_a_guard_sees_who_comes_by_which_certificate(authority: Authority) -> None:
@@ -139,3 +139,40 @@ def test_one_connection_too_many_is_ended(
                 return
 
     asyncio.run(run())
+
+
+def test_a_port_of_bookkeepers_settings(authority: Authority) -> None:
+    async def run() -> None:
+        store = authority.pkcs12("server", "secret", "localhost")
+        config = HttpTlsConfig(
+            enabled=True,
+            key_store=store,
+            key_store_password=Secret("secret"),
+            trust_store=authority.certificate,
+        )
+        routes = {("GET", "/x/name"): lambda _: HttpReply("OK")}
+        trusting = ssl.create_default_context(cafile=str(authority.certificate))
+        showing = ssl.create_default_context(cafile=str(authority.certificate))
+        showing.load_cert_chain(authority.store("alice"))
+        server = http_server("127.0.0.1", 0, routes, config)
+        await server.start()
+        try:
+            port = Port(server, [])
+            answer = await asyncio.to_thread(port.ask, showing)
+            assert answer.startswith(b"HTTP/1.1 200")
+            answer = b""
+            with suppress(OSError):  # an alert, or a connection that only ends
+                answer = await asyncio.to_thread(port.ask, trusting)
+            assert answer == b""
+        finally:
+            await server.close()
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize(
+    "given", [{"enabled": True}, {"trust_store": Path("t.pem"), "key_store": Path("k.pem")}]
+)
+def test_settings_that_are_not_whole_are_refused(given: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError):
+        HttpTlsConfig(**given)
