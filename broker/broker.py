@@ -10,6 +10,7 @@ from tailrace.broker.following.directions import Directions
 from tailrace.core.runtime.loop_turns import LoopTurns
 
 if TYPE_CHECKING:
+    from tailrace.broker.authentication.authentication import Authentication
     from tailrace.broker.cluster.disk_room import AskedBookies
     from tailrace.broker.cluster.dynamic_configs import DynamicConfigs
     from tailrace.broker.cluster.routes import Routes
@@ -88,6 +89,7 @@ class Broker:
     fetch_sessions: "FetchSessionCache"
     quotas: "QuotaRegistry"
     users: "StoredEntities[Credentials]"
+    authentication: "Authentication"
     authorizer: "Authorizer | None" = None
     """What decides; None: everybody may do everything, as in Kafka without an authorizer."""
     passwords: "Passwords | None" = None

@@ -12,6 +12,7 @@ from functools import partial
 from random import SystemRandom
 from typing import NamedTuple
 
+from tailrace.broker.authentication.authentication import Authentication
 from tailrace.broker.broker import Broker
 from tailrace.broker.cluster.config_entities import ConfigEntities
 from tailrace.broker.cluster.disk_room import AskedBookies
@@ -42,6 +43,7 @@ from tailrace.broker.transactions.coordinator import Parts, TransactionCoordinat
 from tailrace.compaction.cleaner.config import check_change
 from tailrace.compaction.cleaner.pool import CleanerPool
 from tailrace.compaction.worker import RetentionWorker
+from tailrace.core.access.users.cluster_secret import cluster_secret
 from tailrace.core.access.users.codec import USER_CODEC
 from tailrace.core.log.namespace import LogNamespace
 from tailrace.core.metadata.child_watch import ChildWatch
@@ -128,6 +130,7 @@ async def _start_access(broker: Broker, metrics: Metrics, stack: AsyncExitStack)
     """Learn who may come in and what they may do, before anybody can."""
     await broker.quotas.start(metrics)
     stack.push_async_callback(broker.quotas.close)
+    stack.push_async_callback(broker.authentication.close)
     await broker.users.start()
     stack.push_async_callback(broker.users.close)
 
@@ -161,6 +164,8 @@ async def _make_broker(config: BrokerConfig, storage: Storage, clock: Clock) -> 
     routes = Routes(topics, config.node_id, serves_racks=config.serves_racks)
     partitions = PartitionLogs(storage.namespace, topics, clock, config.partitions, routes)
     bookies = storage.bookies
+    users = StoredEntities(store, paths.users, USER_CODEC)
+    secret = await cluster_secret(store, paths.user_secret)
     configs = DynamicConfigs(config, config.node_id, ConfigEntities(store, paths), topics)
     peers = Peers(routes, f"broker-{config.node_id}")
     leaders = Leaders(routes, peers)
@@ -192,7 +197,8 @@ async def _make_broker(config: BrokerConfig, storage: Storage, clock: Clock) -> 
             config.fetch_session_slots, lambda: random.randint(1, SESSION_ID_MAX)
         ),
         quotas=QuotaRegistry(store, paths.quotas, ClientQuotas(config.quotas, clock)),
-        users=StoredEntities(store, paths.users, USER_CODEC),
+        users=users,
+        authentication=Authentication(config.network.sasl, users, secret),
         unsent=Budget("unsent bytes", config.network.response_bytes_max),
     )
     follow_configs(broker)

@@ -102,7 +102,8 @@ class StoredEntities(Generic[T]):
                 value = made[name] = change(self._decoded(name, node))
                 ops.extend(self._op(path, value, node))
             try:
-                await self._store.multi(ops)
+                if ops:
+                    await self._store.multi(ops)
             except (BadVersion, NodeExists, NoNode):
                 continue
             for name, value in made.items():

@@ -26,6 +26,10 @@ from tailrace.protocol.kafka.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
 )
+from tailrace.protocol.kafka.messages.alter_user_scram_credentials import (
+    AlterUserScramCredentialsRequest,
+    AlterUserScramCredentialsResponse,
+)
 from tailrace.protocol.kafka.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from tailrace.protocol.kafka.messages.consumer_group_describe import (
     ConsumerGroupDescribeRequest,
@@ -123,6 +127,14 @@ from tailrace.protocol.kafka.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochResponse,
 )
 from tailrace.protocol.kafka.messages.produce import ProduceRequest, ProduceResponse
+from tailrace.protocol.kafka.messages.sasl_authenticate import (
+    SaslAuthenticateRequest,
+    SaslAuthenticateResponse,
+)
+from tailrace.protocol.kafka.messages.sasl_handshake import (
+    SaslHandshakeRequest,
+    SaslHandshakeResponse,
+)
 from tailrace.protocol.kafka.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from tailrace.protocol.kafka.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
@@ -165,6 +177,9 @@ DESCRIBE_GROUPS: Final = Api(
     15, "DescribeGroups", range(7), 5, DescribeGroupsRequest, DescribeGroupsResponse
 )
 LIST_GROUPS: Final = Api(16, "ListGroups", range(6), 3, ListGroupsRequest, ListGroupsResponse)
+SASL_HANDSHAKE: Final = Api(
+    17, "SaslHandshake", range(2), NEVER, SaslHandshakeRequest, SaslHandshakeResponse
+)
 API_VERSIONS: Final = Api(18, "ApiVersions", range(5), 3, ApiVersionsRequest, ApiVersionsResponse)
 CREATE_TOPICS: Final = Api(
     19, "CreateTopics", range(2, 8), 5, CreateTopicsRequest, CreateTopicsResponse
@@ -230,6 +245,9 @@ ALTER_CONFIGS: Final = Api(
 DESCRIBE_LOG_DIRS: Final = Api(
     35, "DescribeLogDirs", range(1, 6), 2, DescribeLogDirsRequest, DescribeLogDirsResponse
 )
+SASL_AUTHENTICATE: Final = Api(
+    36, "SaslAuthenticate", range(3), 2, SaslAuthenticateRequest, SaslAuthenticateResponse
+)
 DELETE_GROUPS: Final = Api(
     42, "DeleteGroups", range(3), 2, DeleteGroupsRequest, DeleteGroupsResponse
 )
@@ -273,6 +291,14 @@ DESCRIBE_USER_SCRAM_CREDENTIALS: Final = Api(
     0,
     DescribeUserScramCredentialsRequest,
     DescribeUserScramCredentialsResponse,
+)
+ALTER_USER_SCRAM_CREDENTIALS: Final = Api(
+    51,
+    "AlterUserScramCredentials",
+    range(1),
+    0,
+    AlterUserScramCredentialsRequest,
+    AlterUserScramCredentialsResponse,
 )
 UPDATE_FEATURES: Final = Api(
     57, "UpdateFeatures", range(3), 0, UpdateFeaturesRequest, UpdateFeaturesResponse
@@ -329,6 +355,8 @@ APIS: Final[Mapping[int, Api[Any, Any]]] = MappingProxyType(
             DESCRIBE_GROUPS,
             LIST_GROUPS,
             API_VERSIONS,
+            SASL_HANDSHAKE,
+            SASL_AUTHENTICATE,
             CREATE_TOPICS,
             DELETE_TOPICS,
             DELETE_RECORDS,
@@ -350,6 +378,7 @@ APIS: Final[Mapping[int, Api[Any, Any]]] = MappingProxyType(
             ALTER_PARTITION_REASSIGNMENTS,
             LIST_PARTITION_REASSIGNMENTS,
             DESCRIBE_USER_SCRAM_CREDENTIALS,
+            ALTER_USER_SCRAM_CREDENTIALS,
             UPDATE_FEATURES,
             DESCRIBE_LOG_DIRS,
             DESCRIBE_CLUSTER,
