@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from tailrace.broker.peers.peers import Peers
     from tailrace.broker.quotas.registry import QuotaRegistry
     from tailrace.broker.transactions.coordinator import TransactionCoordinator
+    from tailrace.core.access.acls.store import AclStore
     from tailrace.core.access.authorizer import Authorizer
-    from tailrace.core.access.callers import Passwords
     from tailrace.core.access.users.codec import Credentials
     from tailrace.core.metadata.store import MetadataStore
     from tailrace.core.metadata.stored_entities import StoredEntities
@@ -92,8 +92,8 @@ class Broker:
     authentication: "Authentication"
     authorizer: "Authorizer | None" = None
     """What decides; None: everybody may do everything, as in Kafka without an authorizer."""
-    passwords: "Passwords | None" = None
-    """What knows users' passwords; None until users can have some."""
+    acls: "AclStore | None" = None
+    """What the authorizer decides by; None without one."""
     unsent: "Budget"
     """Unsent response bytes of slow clients."""
     directions: Directions = field(default_factory=Directions)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal, TypeAlias
 
 from tailrace.broker.authentication.config import SaslConfig
+from tailrace.broker.authorization.config import AuthorizationConfig
 from tailrace.broker.cluster.config import TopicsConfig
 from tailrace.broker.coordinator.config import GroupConfig
 from tailrace.broker.following.config import FollowingConfig
@@ -246,6 +247,7 @@ class BrokerConfig:
     groups: GroupConfig = field(default_factory=GroupConfig)
     transactions: TransactionConfig = field(default_factory=TransactionConfig)
     quotas: QuotaConfig = field(default_factory=QuotaConfig)
+    authorization: AuthorizationConfig = field(default_factory=AuthorizationConfig)
     cleaner: CleanerConfig = field(default_factory=CleanerConfig)
     http: HttpConfig = field(default_factory=HttpConfig)
     following: FollowingConfig = field(default_factory=FollowingConfig)

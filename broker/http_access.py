@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from tailrace.core.access.acls.model import CLUSTER_NAME, Operation, ResourceType
-from tailrace.core.access.authorizer import Authorizer, Requester
+from tailrace.core.access.authorizer import Authorizer
 from tailrace.core.access.callers import Call, Callers
+from tailrace.core.access.requester import Requester
 from tailrace.core.access.sasl.mechanism import AuthenticationFailed
 from tailrace.core.errors import OverCapacity, Unavailable
 from tailrace.core.runtime.http import HttpHead, HttpReply

@@ -4,7 +4,7 @@ import sys
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from functools import partial
-from typing import Final, TypeAlias
+from typing import TypeAlias
 
 from tailrace.broker.broker import Broker
 from tailrace.broker.http_access import HttpAccess
@@ -16,7 +16,6 @@ from tailrace.core.access.sasl.mechanism import AuthenticationFailed
 from tailrace.core.runtime.http import Asked, Handler, HttpServer
 from tailrace.core.runtime.metrics import Metrics
 
-FAILURE_DELAY_MS: Final = 100
 At: TypeAlias = tuple[str, int, Mapping[tuple[str, str], Handler | Asked]]
 """Host, port, routes."""
 
@@ -64,12 +63,12 @@ def http_access(broker: Broker) -> HttpAccess:
     config = broker.config.http
     rules = PrincipalRules(broker.config.network.principal_rules)
     means = Means(
-        passwords=broker.passwords if "basic" in config.authentication else None,
+        passwords=broker.authentication.passwords if "basic" in config.authentication else None,
         user_of_certificate=partial(_user_of_certificate, rules)
         if "certificate" in config.authentication
         else None,
     )
-    callers = Callers(means, lambda: FAILURE_DELAY_MS)
+    callers = Callers(means, lambda: broker.config.network.sasl.failed_delay_ms)
     return HttpAccess(callers, lambda: broker.authorizer, config.open_paths)
 
 

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 from typing_extensions import override
 
-from tailrace.core.access.authorizer import Requester
+from tailrace.core.access.requester import Requester
 from tailrace.core.access.sasl.mechanism import Authenticated
 
 PORT_MAX: Final = 65_535

@@ -13,6 +13,7 @@ from random import SystemRandom
 from typing import NamedTuple
 
 from tailrace.broker.authentication.authentication import Authentication
+from tailrace.broker.authorization.config import AuthorizationConfig
 from tailrace.broker.broker import Broker
 from tailrace.broker.cluster.config_entities import ConfigEntities
 from tailrace.broker.cluster.disk_room import AskedBookies
@@ -43,6 +44,8 @@ from tailrace.broker.transactions.coordinator import Parts, TransactionCoordinat
 from tailrace.compaction.cleaner.config import check_change
 from tailrace.compaction.cleaner.pool import CleanerPool
 from tailrace.compaction.worker import RetentionWorker
+from tailrace.core.access.acls.authorizer import AclAuthorizer
+from tailrace.core.access.acls.store import AclStore
 from tailrace.core.access.users.cluster_secret import cluster_secret
 from tailrace.core.access.users.codec import USER_CODEC
 from tailrace.core.log.namespace import LogNamespace
@@ -133,6 +136,9 @@ async def _start_access(broker: Broker, metrics: Metrics, stack: AsyncExitStack)
     stack.push_async_callback(broker.authentication.close)
     await broker.users.start()
     stack.push_async_callback(broker.users.close)
+    if broker.acls is not None:
+        await broker.acls.start()
+        stack.push_async_callback(broker.acls.close)
 
 
 async def _start_coordinators(broker: Broker, metrics: Metrics, stack: AsyncExitStack) -> None:
@@ -174,6 +180,7 @@ async def _make_broker(config: BrokerConfig, storage: Storage, clock: Clock) -> 
     groups = GroupCoordinator(config.groups, group_parts)
     producer_ids = ProducerIds(store, paths)
     parts = Parts(topics, partitions, groups, bookies, producer_ids, clock, routes, peers)
+    acls = _acl_store(config.authorization, storage)
     broker = Broker(
         config=config,
         configs=configs,
@@ -199,10 +206,22 @@ async def _make_broker(config: BrokerConfig, storage: Storage, clock: Clock) -> 
         quotas=QuotaRegistry(store, paths.quotas, ClientQuotas(config.quotas, clock)),
         users=users,
         authentication=Authentication(config.network.sasl, users, secret),
+        authorizer=None if acls is None else acls.authorizer,
+        acls=acls,
         unsent=Budget("unsent bytes", config.network.response_bytes_max),
     )
     follow_configs(broker)
     return broker
+
+
+def _acl_store(config: AuthorizationConfig, storage: Storage) -> AclStore | None:
+    if not config.enabled:
+        return None
+    authorizer = AclAuthorizer(
+        super_users=config.super_users,
+        allow_everyone_without_acl=config.allow_everyone_without_acl,
+    )
+    return AclStore(storage.store, storage.paths.acls, authorizer)
 
 
 def _topics(

@@ -17,7 +17,7 @@ from tailrace.core.access.authorization_header import (
     Bearer,
     authorization_of,
 )
-from tailrace.core.access.authorizer import Requester
+from tailrace.core.access.requester import Requester
 from tailrace.core.access.sasl.mechanism import Authenticated, AuthenticationFailed
 from tailrace.core.errors import OverCapacity
 

@@ -5,8 +5,9 @@ them in one `multi` with the versions that it saw, and is in force here before i
 processes hear of it by their watches. There is no half-done state, whenever a process is killed.
 """
 
+import asyncio
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, Generic, NamedTuple, TypeAlias, TypeVar
 
 from tailrace.core.errors import BadVersion, CorruptData, MetadataConflict, NodeExists, NoNode
@@ -15,6 +16,7 @@ from tailrace.core.metadata.entity_nodes import entity_name, entity_node
 from tailrace.core.metadata.node_reads import read_nodes
 from tailrace.core.metadata.store import Create, Delete, MetadataStore, Node, Op, SetData
 from tailrace.core.runtime.listeners import tell
+from tailrace.core.runtime.loop_turns import LoopTurns, Pace
 
 logger = logging.getLogger(__name__)
 
@@ -22,6 +24,10 @@ T = TypeVar("T")
 
 ATTEMPTS_MAX: Final = 10
 """How often a change is tried against others of the same entities."""
+PAUSE_S: Final = 0.001
+"""Before the second attempt, twice as long before each later one: half a second in all."""
+CHANGE_UNITS: Final = 3
+"""What it takes to read, change and write one entity."""
 
 
 class EntityCodec(NamedTuple, Generic[T]):
@@ -30,6 +36,12 @@ class EntityCodec(NamedTuple, Generic[T]):
     encode: Callable[[T], bytes]
     decode: Callable[[str, bytes], T]
     """From path and data. Errors: CorruptData."""
+
+
+async def pause_before(attempt: int) -> None:
+    """Let others finish, who change the same things one after the other. `attempt`: from 0."""
+    if attempt:
+        await asyncio.sleep(PAUSE_S * (1 << attempt - 1))
 
 
 Change: TypeAlias = Callable[[T | None], T | None]
@@ -87,18 +99,32 @@ class StoredEntities(Generic[T]):
         """Return how many there are."""
         return len(self._values)
 
-    async def change(self, changes: Mapping[str, Change[T]]) -> None:
-        """Change entities, all of them or none.
+    async def read(self, names: Sequence[str]) -> dict[str, T | None]:
+        """Return what some entities have now; a look-up finds it from here on. Errors: CoreError.
+
+        Cost: a round trip for each 128.
+        """
+        nodes = await read_nodes(self._store, [self._path(name) for name in names])
+        found = {name: self._decoded(name, node) for name, node in zip(names, nodes, strict=True)}
+        for name, value in found.items():
+            self._take(name, value)
+        return found
+
+    async def change(self, changes: Mapping[str, Change[T]], pace: Pace | None = None) -> None:
+        """Change entities, all of them or none. `pace`: of the request, if it may be long.
 
         Errors: what a change raises; MetadataConflict when others changed them again and again;
         OverCapacity for more than one `multi` takes; CoreError. Cancel: it happened or not.
         """
-        for _ in range(ATTEMPTS_MAX):
+        pace = pace or Pace(LoopTurns())
+        for attempt in range(ATTEMPTS_MAX):
+            await pause_before(attempt)
             made: dict[str, T | None] = {}
             ops: list[Op] = []
             paths = [self._path(name) for name in changes]
             nodes = await read_nodes(self._store, paths)
-            for (name, change), path, node in zip(changes.items(), paths, nodes, strict=True):
+            found = zip(changes.items(), paths, nodes, strict=True)
+            async for (name, change), path, node in pace.each(found, CHANGE_UNITS):
                 value = made[name] = change(self._decoded(name, node))
                 ops.extend(self._op(path, value, node))
             try:

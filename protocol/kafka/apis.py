@@ -39,17 +39,20 @@ from tailrace.protocol.kafka.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
 )
+from tailrace.protocol.kafka.messages.create_acls import CreateAclsRequest, CreateAclsResponse
 from tailrace.protocol.kafka.messages.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,
 )
 from tailrace.protocol.kafka.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
+from tailrace.protocol.kafka.messages.delete_acls import DeleteAclsRequest, DeleteAclsResponse
 from tailrace.protocol.kafka.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
 from tailrace.protocol.kafka.messages.delete_records import (
     DeleteRecordsRequest,
     DeleteRecordsResponse,
 )
 from tailrace.protocol.kafka.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
+from tailrace.protocol.kafka.messages.describe_acls import DescribeAclsRequest, DescribeAclsResponse
 from tailrace.protocol.kafka.messages.describe_client_quotas import (
     DescribeClientQuotasRequest,
     DescribeClientQuotasResponse,
@@ -239,6 +242,11 @@ WRITE_TXN_MARKERS: Final = Api(
 TXN_OFFSET_COMMIT: Final = Api(
     28, "TxnOffsetCommit", range(6), 3, TxnOffsetCommitRequest, TxnOffsetCommitResponse
 )
+DESCRIBE_ACLS: Final = Api(
+    29, "DescribeAcls", range(1, 4), 2, DescribeAclsRequest, DescribeAclsResponse
+)
+CREATE_ACLS: Final = Api(30, "CreateAcls", range(1, 4), 2, CreateAclsRequest, CreateAclsResponse)
+DELETE_ACLS: Final = Api(31, "DeleteAcls", range(1, 4), 2, DeleteAclsRequest, DeleteAclsResponse)
 ALTER_CONFIGS: Final = Api(
     33, "AlterConfigs", range(3), 2, AlterConfigsRequest, AlterConfigsResponse
 )
@@ -382,6 +390,9 @@ APIS: Final[Mapping[int, Api[Any, Any]]] = MappingProxyType(
             UPDATE_FEATURES,
             DESCRIBE_LOG_DIRS,
             DESCRIBE_CLUSTER,
+            DESCRIBE_ACLS,
+            CREATE_ACLS,
+            DELETE_ACLS,
             DESCRIBE_CLIENT_QUOTAS,
             ALTER_CLIENT_QUOTAS,
             DESCRIBE_TOPIC_PARTITIONS,

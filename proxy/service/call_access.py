@@ -18,8 +18,9 @@ from urllib.parse import unquote
 from google.protobuf.message import Message
 
 from tailrace.core.access.acls.model import CLUSTER_NAME, Operation, ResourceType
-from tailrace.core.access.authorizer import Authorizer, Requester
+from tailrace.core.access.authorizer import Authorizer
 from tailrace.core.access.callers import Call, Callers
+from tailrace.core.access.requester import Requester
 from tailrace.core.access.sasl.mechanism import AuthenticationFailed
 from tailrace.core.errors import CoreError, OverCapacity, Unavailable
 from tailrace.core.runtime.metrics import counter

@@ -11,8 +11,8 @@ from tailrace.compaction.cleaner.config import CleanerConfig
 from tailrace.compaction.cleaner.pool import CleanerPool
 from tailrace.core.access.acls.model import Operation, ResourceType
 from tailrace.core.access.authorization_header import basic_header
-from tailrace.core.access.authorizer import Requester
 from tailrace.core.access.callers import Callers, Means
+from tailrace.core.access.requester import Requester
 from tailrace.core.errors import OverCapacity
 from tailrace.core.runtime.http import HttpHead
 from tailrace.core.runtime.metrics import Metrics

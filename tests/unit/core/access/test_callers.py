@@ -5,8 +5,8 @@ import asyncio
 import pytest
 
 from tailrace.core.access.authorization_header import basic_header
-from tailrace.core.access.authorizer import Requester
 from tailrace.core.access.callers import ADDRESS_CHECKS_MAX, ANONYMOUS, Call, Callers, Means
+from tailrace.core.access.requester import Requester
 from tailrace.core.access.sasl.mechanism import Authenticated, AuthenticationFailed
 from tailrace.core.errors import OverCapacity
 

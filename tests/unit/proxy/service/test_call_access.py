@@ -17,8 +17,8 @@ from grpc_health.v1 import health_pb2
 
 from tailrace.core.access.acls.model import Operation, ResourceType
 from tailrace.core.access.authorization_header import basic_header
-from tailrace.core.access.authorizer import Requester
 from tailrace.core.access.callers import Callers, Means
+from tailrace.core.access.requester import Requester
 from tailrace.core.access.sasl.mechanism import AuthenticationFailed
 from tailrace.core.errors import OverCapacity, Unavailable
 from tailrace.core.security import tls_server
