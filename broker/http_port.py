@@ -3,16 +3,14 @@
 import sys
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
-from functools import partial
 from typing import TypeAlias
 
 from tailrace.broker.broker import Broker
 from tailrace.broker.http_access import HttpAccess
 from tailrace.broker.http_admin import BrokerHttp
 from tailrace.compaction.cleaner.pool import CleanerPool
-from tailrace.core.access.callers import Callers, Means
-from tailrace.core.access.principals import NoUser, PrincipalRules
-from tailrace.core.access.sasl.mechanism import AuthenticationFailed
+from tailrace.core.access.callers import Callers, Means, user_of_certificate
+from tailrace.core.access.principals import PrincipalRules
 from tailrace.core.runtime.http import Asked, Handler, HttpServer
 from tailrace.core.runtime.metrics import Metrics
 
@@ -64,18 +62,9 @@ def http_access(broker: Broker) -> HttpAccess:
     rules = PrincipalRules(broker.config.network.principal_rules)
     means = Means(
         passwords=broker.authentication.passwords if "basic" in config.authentication else None,
-        user_of_certificate=partial(_user_of_certificate, rules)
+        user_of_certificate=user_of_certificate(rules)
         if "certificate" in config.authentication
         else None,
     )
     callers = Callers(means, lambda: broker.config.network.sasl.failed_delay_ms)
     return HttpAccess(callers, lambda: broker.authorizer, config.open_paths)
-
-
-def _user_of_certificate(rules: PrincipalRules, certificate: bytes) -> str:
-    from tailrace.core.security.distinguished_name import subject_of
-
-    try:
-        return rules.user_of(subject_of(certificate))
-    except NoUser as error:
-        raise AuthenticationFailed("the certificate is not that of a user", str(error)) from None

@@ -94,7 +94,7 @@ async def standalone(
             from tailrace.processes.standalone_proxies import serve_proxies  # gRPC loads slowly
 
             ledgers = LedgerClient(store, writable)
-            proxies = serve_proxies(config, storage, ledgers, clock, metrics)
+            proxies = serve_proxies(config, broker, storage, ledgers, metrics)
             await stack.enter_async_context(proxies)
         if faults is not None:
             faults.open(broker, bookie.look_at_disks)

@@ -68,6 +68,8 @@ class StandaloneConfig:
 
     def __post_init__(self) -> None:
         check_topic_logs(self.log)
+        if self.proxy.enabled:
+            self.proxy.grpc.check_tls(self.broker.network.tls)
 
     @property
     def metadata_path(self) -> Path:

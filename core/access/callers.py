@@ -17,6 +17,7 @@ from tailrace.core.access.authorization_header import (
     Bearer,
     authorization_of,
 )
+from tailrace.core.access.principals import NoUser, PrincipalRules
 from tailrace.core.access.requester import Requester
 from tailrace.core.access.sasl.mechanism import Authenticated, AuthenticationFailed
 from tailrace.core.errors import OverCapacity
@@ -131,3 +132,18 @@ class Callers:
                 return brought.user
             raise AuthenticationFailed(_WRONG, f"wrong password, or unknown user {brought.user!r}")
         raise AuthenticationFailed("authorization: this scheme is not accepted here")
+
+
+def user_of_certificate(rules: PrincipalRules) -> Callable[[bytes], str]:
+    """Return what finds the user of a client's certificate, as a Kafka listener does."""
+
+    def user_of(certificate: bytes) -> str:
+        from tailrace.core.security.distinguished_name import subject_of  # 60 ms, once
+
+        try:
+            return rules.user_of(subject_of(certificate))
+        except NoUser as error:
+            text = "the certificate is not that of a user"
+            raise AuthenticationFailed(text, str(error)) from None
+
+    return user_of
