@@ -11,6 +11,7 @@ from tailrace.core.runtime.config import setting
 from tailrace.core.runtime.logging_setup import LogLevel
 from tailrace.core.security.exposure import ExposureConfig
 from tailrace.processes.proxy_address import ProxyAddressConfig
+from tailrace.processes.secure_config import SecureConfig
 from tailrace.proxy.owner.config import OwnerConfig
 from tailrace.proxy.reading.config import ReadConfig
 from tailrace.proxy.service.config import GrpcConfig, WriteServiceConfig
@@ -64,6 +65,7 @@ class StandaloneConfig:
     cold: ColdConfig = field(default_factory=ColdConfig)
     bookie: BookieConfig = field(default_factory=BookieConfig)
     proxy: StandaloneProxyConfig = field(default_factory=StandaloneProxyConfig)
+    secure: SecureConfig = field(default_factory=SecureConfig)
     exposure: ExposureConfig = field(default_factory=ExposureConfig)
 
     def __post_init__(self) -> None:

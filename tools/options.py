@@ -72,6 +72,14 @@ Advertise = Annotated[
     ),
 ]
 
+Secure = Annotated[
+    bool,
+    typer.Option(
+        "--secure",
+        help="Make a certificate and the user admin at the first start, print how clients get in, "
+        "and let in nobody else: TLS, SCRAM, an authorizer.",
+    ),
+]
 Insecure = Annotated[
     bool,
     typer.Option(
