@@ -76,6 +76,7 @@ Secure = Annotated[
     bool,
     typer.Option(
         "--secure",
+        envvar="TAILRACE_SECURE",
         help="Make a certificate and the user admin at the first start, print how clients get in, "
         "and let in nobody else: TLS, SCRAM, an authorizer.",
     ),
