@@ -30,6 +30,7 @@ from tailrace.broker.listeners import (
     protocol_of,
 )
 from tailrace.broker.partition.config import PartitionConfig
+from tailrace.broker.peers.config import InterBrokerConfig
 from tailrace.broker.quotas.config import QuotaConfig
 from tailrace.broker.quotas.connection_counts import numbers_of
 from tailrace.broker.transactions.config import TransactionConfig
@@ -73,6 +74,11 @@ class NetworkConfig:
         "inter.broker.listener.name",
         "",
         "The listener that other brokers of the cluster connect to; empty is the first one.",
+    )
+    inter_broker_protocol: str = setting(
+        "security.inter.broker.protocol",
+        "",
+        "Instead of inter.broker.listener.name: the listener that is named like this protocol.",
     )
     security_protocols: tuple[str, ...] = setting(
         "listener.security.protocol.map",
@@ -163,7 +169,11 @@ class NetworkConfig:
     )
 
     def __post_init__(self) -> None:
-        check_listeners(self.parsed_listeners, self.parsed_advertised, self.inter_broker_listener)
+        if self.inter_broker_listener and self.inter_broker_protocol:
+            raise ValueError(
+                "inter.broker.listener.name and security.inter.broker.protocol: set one of them"
+            )
+        check_listeners(self.parsed_listeners, self.parsed_advertised, self.inter_broker)
         numbers_of(self.connections_per_ip_overrides)
         PrincipalRules(self.principal_rules)
         check_listener_names(self.per_listener, [each.name for each in self.parsed_listeners])
@@ -189,6 +199,17 @@ class NetworkConfig:
         return parse_listeners(self.advertised_listeners, "advertised.listeners")
 
     @property
+    def inter_broker(self) -> str:
+        """The listener that other brokers connect to. Errors: ValueError."""
+        named = self.inter_broker_listener or self.inter_broker_protocol
+        return named or next((each.name for each in self.parsed_listeners), "")
+
+    @property
+    def inter_broker_security(self) -> SecurityProtocol:
+        """How brokers speak to each other. Errors: ValueError."""
+        return self.protocols[self.inter_broker]
+
+    @property
     def protocols(self) -> dict[str, SecurityProtocol]:
         """How the clients of each listener speak. Errors: ValueError."""
         given = parse_protocols(self.security_protocols)
@@ -208,7 +229,7 @@ class NetworkConfig:
         return Advertised(
             self.parsed_listeners,
             self.parsed_advertised,
-            inter_broker=self.inter_broker_listener,
+            inter_broker=self.inter_broker,
             own_name=own_name,
             as_reached=as_reached,
         )
@@ -251,6 +272,7 @@ class BrokerConfig:
     cleaner: CleanerConfig = field(default_factory=CleanerConfig)
     http: HttpConfig = field(default_factory=HttpConfig)
     following: FollowingConfig = field(default_factory=FollowingConfig)
+    peers: InterBrokerConfig = field(default_factory=InterBrokerConfig)
 
     def __post_init__(self) -> None:
         self.http.check_tls(self.network.tls)

@@ -36,6 +36,7 @@ from tailrace.broker.partition.cleanable_logs import CleanablePartitions
 from tailrace.broker.partition.partition_logs import PartitionLogs
 from tailrace.broker.partition.producer_ids import ProducerIds
 from tailrace.broker.partition.retained import RetainedPartitions
+from tailrace.broker.peers.entrance import OPEN, Entrance, entrance_of
 from tailrace.broker.peers.peers import Peers
 from tailrace.broker.quotas.client_quotas import ClientQuotas
 from tailrace.broker.quotas.registry import QuotaRegistry
@@ -58,6 +59,7 @@ from tailrace.core.runtime.host import host_name
 from tailrace.core.runtime.metrics import Metrics
 from tailrace.core.runtime.task_health import task_health
 from tailrace.core.runtime.tasks import Tasks
+from tailrace.core.security.tls_config import TlsConfig
 from tailrace.protocol.records.loops import WHY_PLAIN
 
 logger = logging.getLogger(__name__)
@@ -142,7 +144,7 @@ async def _start_access(broker: Broker, metrics: Metrics, stack: AsyncExitStack)
 
 
 async def _start_coordinators(broker: Broker, metrics: Metrics, stack: AsyncExitStack) -> None:
-    metrics.register("broker_peers", broker.peers.metrics)
+    broker.peers.start(metrics)
     stack.push_async_callback(broker.peers.close)
     await broker.groups.start(metrics)
     stack.push_async_callback(broker.groups.close)
@@ -173,7 +175,8 @@ async def _make_broker(config: BrokerConfig, storage: Storage, clock: Clock) -> 
     users = StoredEntities(store, paths.users, USER_CODEC)
     secret = await cluster_secret(store, paths.user_secret)
     configs = DynamicConfigs(config, config.node_id, ConfigEntities(store, paths), topics)
-    peers = Peers(routes, f"broker-{config.node_id}")
+    way_in = _way_to_others(config) if storage.is_shared else OPEN
+    peers = Peers(routes, f"broker-{config.node_id}", way_in)
     leaders = Leaders(routes, peers)
     followed = FollowedPartitions(storage.namespace, topics, partitions, leaders, config.following)
     group_parts = GroupParts(topics, partitions, bookies, clock, random, routes)
@@ -224,6 +227,15 @@ def _acl_store(config: AuthorizationConfig, storage: Storage) -> AclStore | None
     return AclStore(storage.store, storage.paths.acls, authorizer)
 
 
+def _way_to_others(config: BrokerConfig) -> Entrance:
+    return entrance_of(config.peers, config.network.inter_broker_security, _own_stores(config))
+
+
+def _own_stores(config: BrokerConfig) -> TlsConfig:
+    """Return the keys and authorities that this broker has among brokers."""
+    return config.network.tls_of(config.network.inter_broker)
+
+
 def _topics(
     config: BrokerConfig, storage: Storage, clock: Clock, random: SystemRandom
 ) -> TopicRegistry:
@@ -252,6 +264,7 @@ def follow_configs(broker: Broker) -> None:
     configs = broker.configs
     configs.listen(partial(setattr, broker, "config"))
     configs.listen(lambda config: broker.transactions.use(config.transactions))
+    configs.listen(lambda config: broker.peers.configure(_own_stores(config)))
     broker.groups.times_of = configs.group_config
 
 

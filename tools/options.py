@@ -29,7 +29,18 @@ Properties = Annotated[
         "--property",
         "-X",
         metavar="KEY=VALUE",
-        help="A property of librdkafka, such as security.protocol=ssl.",
+        help="A property of librdkafka, such as client.id=me; it wins over the file.",
+    ),
+]
+
+CommandConfig = Annotated[
+    Path | None,
+    typer.Option(
+        "--command-config",
+        metavar="FILE",
+        envvar="TAILRACE_COMMAND_CONFIG",
+        help="A file of client properties, as Kafka's tools take it: security.protocol, "
+        "sasl.jaas.config, ssl.truststore.location, ...",
     ),
 ]
 

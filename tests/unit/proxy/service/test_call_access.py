@@ -21,7 +21,7 @@ from tailrace.core.access.callers import Callers, Means
 from tailrace.core.access.requester import Requester
 from tailrace.core.access.sasl.mechanism import AuthenticationFailed
 from tailrace.core.errors import OverCapacity, Unavailable
-from tailrace.core.security import tls_server
+from tailrace.core.security import followed_files
 from tailrace.core.security.tls_config import TlsConfig
 from tailrace.protocol.proxy.common_pb2 import SUCCESS, ResponseHeader
 from tailrace.protocol.proxy.methods import PROXY_ADMIN, READ_PROXY, WRITE_PROXY, Method
@@ -311,7 +311,7 @@ def _common_name(certificate: bytes) -> str:
 def test_certificates_of_clients_and_of_the_server_which_changes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tls_server, "CHECK_S", 0.01)
+    monkeypatch.setattr(followed_files, "CHECK_S", 0.01)
     authority = Authority(tmp_path / "keys")
     store = shutil.copy(authority.store("first", "localhost"), tmp_path / "server.pem")
     config = TlsConfig(
