@@ -11,6 +11,7 @@ from tailrace.tools.errors import CliError, Exit
 if TYPE_CHECKING:
     import ssl
 
+    from tailrace.core.access.client.config import ClientConfig
     from tailrace.core.runtime.kafka_connection import Entrance
 
 _OPTION = "--command-config"
@@ -51,6 +52,15 @@ def entrance(client: Mapping[str, str], properties: Mapping[str, str]) -> "Entra
         return entrance_of(client_settings({**client, **as_kafka(properties)}), _OPTION)
 
 
+def security_settings(file: Path | None) -> "ClientConfig":
+    """Return the settings of a file by which clients of ours get in. Errors: CliError."""
+    from tailrace.core.access.client.config import client_config
+
+    properties = client_properties(file)
+    with _told():
+        return client_config(properties, str(file))
+
+
 class CallAccess(NamedTuple):
     """How calls over HTTP or gRPC get in."""
 
@@ -65,12 +75,10 @@ def call_access(file: Path | None) -> CallAccess:
     if file is None:
         return CallAccess()
     from tailrace.core.access.client.call_header import call_header
-    from tailrace.core.access.client.config import client_config
     from tailrace.core.security.tls_client import client_context
 
-    properties = client_properties(file)
+    config = security_settings(file)
     with _told():
-        config = client_config(properties, str(file))
         tls = config.tls
         context = client_context(tls, tls.endpoint_identification) if config.uses_tls else None
         return CallAccess(context, call_header(config.login()))

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 TIMEOUT_S = 60.0
 ADMIN = "127.0.0.1:9094"
 _REMEDY = (
-    "start the broker with --set admin.http.enable=true, and give its --admin HOST:PORT; with HTTPS "
-    "--command-config FILE too"
+    "start the broker with --set admin.http.enable=true, and give its --admin HOST:PORT; with "
+    "HTTPS --command-config FILE too"
 )
 _NOT_LET_IN = "--command-config FILE with the user, its password, and security.protocol=SASL_SSL"
 _UNAUTHENTICATED = 401
