@@ -389,7 +389,7 @@ class KafkaConnection:
     ) -> Any:
         """Return a response that says only the error; an API without a place for it is closed."""
         logger.info("request failed api=%s error=%s", handler.api.name, error)
-        response = error_response(handler.api, error)
+        response = error_response(handler.api, item.header.api_version, error)
         if response is None:
             self._end(item, f"{handler.api.name} failed: {error_code(error).name}")
         return response

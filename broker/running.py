@@ -139,6 +139,7 @@ async def _start_access(broker: Broker, metrics: Metrics, stack: AsyncExitStack)
     await broker.users.start()
     stack.push_async_callback(broker.users.close)
     if broker.acls is not None:
+        metrics.register("broker_acl", broker.acls.metrics)
         await broker.acls.start()
         stack.push_async_callback(broker.acls.close)
 

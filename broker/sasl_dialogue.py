@@ -173,7 +173,8 @@ class Dialogue:
     ) -> Reply:
         """Return the answer to what is refused. Errors: _Failed, if the connection ends with it."""
         parts: list[Buffer] = []
-        response = None if refusal.is_silent else self._response(api, refusal)
+        version = header.api_version
+        response = None if refusal.is_silent else self._response(api, version, refusal)
         if response is not None:
             parts = _framed(api, header, response)
         if not refusal.ends:
@@ -181,14 +182,14 @@ class Dialogue:
         self._count(refusal.code)
         raise _Failed(Reply(parts, f"authentication failed: {reason or refusal.text}"))
 
-    def _response(self, api: Api[Any, Any], refusal: Refusal) -> Any | None:
+    def _response(self, api: Api[Any, Any], version: int, refusal: Refusal) -> Any | None:
         code = refusal.code
         if api is SASL_HANDSHAKE:
             mechanisms = list(self._sasl.config.mechanisms)
             return SaslHandshakeResponse(error_code=code, mechanisms=mechanisms)
         if api is SASL_AUTHENTICATE:
             return SaslAuthenticateResponse(error_code=code, error_message=refusal.text)
-        return error_response(api, KafkaError(code))
+        return error_response(api, version, KafkaError(code))
 
     def _count(self, code: ErrorCode) -> None:
         metrics = self._sasl.metrics

@@ -68,13 +68,21 @@ def acls_for(ctx: RequestContext, operation: Operation) -> AclStore:
     Errors: KafkaError: CLUSTER_AUTHORIZATION_FAILED; SECURITY_DISABLED without an authorizer.
     """
     if not ctx.allows(operation, ResourceType.CLUSTER, CLUSTER_NAME):
-        raise KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+        raise KafkaError(
+            ErrorCode.CLUSTER_AUTHORIZATION_FAILED, f"Needs {operation.name} on the cluster"
+        )
     if ctx.broker.acls is None:
         raise KafkaError(
             ErrorCode.SECURITY_DISABLED,
             "No Authorizer is configured: set authorizer.class.name",
         )
     return ctx.broker.acls
+
+
+def check_count(count: int, most: int, what: str) -> None:
+    """Refuse a request that names too many things. Errors: KafkaError."""
+    if count > most:
+        raise KafkaError(ErrorCode.POLICY_VIOLATION, f"A request may have at most {most} {what}")
 
 
 def change_error(error: CoreError) -> KafkaError:

@@ -11,7 +11,7 @@ from typing import Final
 from tailrace.broker.context import RequestContext
 from tailrace.broker.errors import KafkaError
 from tailrace.broker.handlers import handles
-from tailrace.broker.handlers._acls import acls_for, change_error, member_of
+from tailrace.broker.handlers._acls import acls_for, change_error, check_count, member_of
 from tailrace.core.access.acls.model import (
     CLUSTER_NAME,
     Acl,
@@ -22,6 +22,7 @@ from tailrace.core.access.acls.model import (
     Permission,
     ResourceType,
 )
+from tailrace.core.access.acls.store import CHANGED_MAX
 from tailrace.core.errors import CoreError
 from tailrace.protocol.errors import ErrorCode
 from tailrace.protocol.kafka.apis import CREATE_ACLS
@@ -43,6 +44,7 @@ async def create_acls(ctx: RequestContext, request: CreateAclsRequest) -> Create
     outcomes: list[Acl | KafkaError] = []
     try:
         acls = acls_for(ctx, Operation.ALTER)
+        check_count(len(request.creations), CHANGED_MAX, "creations")
     except KafkaError as error:
         outcomes = [error] * len(request.creations)
     else:
@@ -107,5 +109,5 @@ def _why_too_long(what: str, text: str) -> str:
 
 def _result(outcome: Acl | KafkaError) -> AclCreationResult:
     if isinstance(outcome, KafkaError):
-        return AclCreationResult(error_code=outcome.code, error_message=outcome.detail or None)
+        return AclCreationResult(error_code=outcome.code, error_message=outcome.detail)
     return AclCreationResult(error_message=None)

@@ -10,13 +10,12 @@ from typing import Final
 from tailrace.broker.context import RequestContext
 from tailrace.broker.errors import KafkaError
 from tailrace.broker.handlers import handles
-from tailrace.broker.handlers._acls import acls_for, change_error, filter_of
+from tailrace.broker.handlers._acls import acls_for, change_error, check_count, filter_of
 from tailrace.core.access.acls.filters import AclFilter
 from tailrace.core.access.acls.model import Acl, Operation
 from tailrace.core.access.acls.store import AclStore
 from tailrace.core.errors import CoreError
 from tailrace.core.runtime.loop_turns import Pace
-from tailrace.protocol.errors import ErrorCode
 from tailrace.protocol.kafka.apis import DELETE_ACLS
 from tailrace.protocol.kafka.messages.delete_acls import (
     DeleteAclsFilter,
@@ -28,6 +27,8 @@ from tailrace.protocol.kafka.messages.delete_acls import (
 
 FILTERS_MAX: Final = 1_000
 """Of one request: each that is not about one pattern is compared with all."""
+FILTER_UNITS: Final = 2
+"""What it takes to read one."""
 
 
 @handles(DELETE_ACLS)
@@ -36,8 +37,9 @@ async def delete_acls(ctx: RequestContext, request: DeleteAclsRequest) -> Delete
     pace, filters = ctx.pace(), request.filters
     try:
         acls = acls_for(ctx, Operation.ALTER)
-        _check_count(len(filters))
-        outcomes = await _delete(acls, [_filter(each) for each in filters], pace)
+        check_count(len(filters), FILTERS_MAX, "filters")
+        valid = [_filter(each) async for each in pace.each(filters, FILTER_UNITS)]
+        outcomes = await _delete(acls, valid, pace)
     except CoreError as error:
         outcomes = [change_error(error)] * len(filters)
     except KafkaError as error:
@@ -45,12 +47,6 @@ async def delete_acls(ctx: RequestContext, request: DeleteAclsRequest) -> Delete
     return DeleteAclsResponse(
         filter_results=[await _result(each, pace) async for each in pace.each(outcomes)]
     )
-
-
-def _check_count(filters: int) -> None:
-    if filters > FILTERS_MAX:
-        reason = f"A request may have at most {FILTERS_MAX} filters"
-        raise KafkaError(ErrorCode.INVALID_REQUEST, reason)
 
 
 def _filter(data: DeleteAclsFilter) -> AclFilter | KafkaError:
@@ -71,7 +67,7 @@ async def _delete(
 
 async def _result(outcome: list[Acl] | KafkaError, pace: Pace) -> DeleteAclsFilterResult:
     if isinstance(outcome, KafkaError):
-        return DeleteAclsFilterResult(error_code=outcome.code, error_message=outcome.detail or None)
+        return DeleteAclsFilterResult(error_code=outcome.code, error_message=outcome.detail)
     matching = [
         DeleteAclsMatchingAcl(
             error_message=None,

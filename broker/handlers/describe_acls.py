@@ -26,7 +26,7 @@ async def describe_acls(ctx: RequestContext, request: DescribeAclsRequest) -> De
         patterns = acls_for(ctx, Operation.DESCRIBE).patterns
         wanted = filter_of(request)
     except KafkaError as error:
-        return DescribeAclsResponse(error_code=error.code, error_message=error.detail or None)
+        return DescribeAclsResponse(error_code=error.code, error_message=error.detail)
     pace = ctx.pace()
     resources: list[DescribeAclsResource] = []
     async for pattern, entries in pace.each(list(patterns.items())):

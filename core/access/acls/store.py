@@ -8,6 +8,7 @@ known, and may be a DENY: until somebody deletes it, nothing is allowed that its
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
@@ -26,7 +27,12 @@ from tailrace.core.errors import CorruptData, MetadataConflict, OverCapacity
 from tailrace.core.metadata.entity_nodes import entity_name
 from tailrace.core.metadata.node_reads import READS_AT_ONCE, read_current
 from tailrace.core.metadata.store import MetadataStore
-from tailrace.core.metadata.stored_entities import EntityCodec, StoredEntities, pause_before
+from tailrace.core.metadata.stored_entities import (
+    NAME_UNIT,
+    EntityCodec,
+    StoredEntities,
+    pause_before,
+)
 from tailrace.core.runtime.loop_turns import LoopTurns, Pace
 
 logger = logging.getLogger(__name__)
@@ -45,6 +51,16 @@ ATTEMPTS_MAX: Final = 10
 """How often a deletion is tried against others of the same patterns."""
 
 
+@dataclass(slots=True, kw_only=True)
+class AclMetrics:
+    """How much there is."""
+
+    entries: int = 0
+    patterns: int = 0
+    unreadable: int = 0
+    """Patterns whose nodes do not decode: nothing is allowed that they match."""
+
+
 class AclStore:
     """Creates, deletes and finds access control lists. All calls come from the loop."""
 
@@ -56,7 +72,8 @@ class AclStore:
         codec = EntityCodec(encode_entries, _decode_or_close)
         self._entities = StoredEntities[PatternEntries](store, parent, codec)
         self._entries: dict[Pattern, tuple[Entry, ...]] = {}
-        self._count = 0
+        self._unreadable: set[Pattern] = set()
+        self.metrics = AclMetrics()
         self._lock = asyncio.Lock()
 
     async def start(self) -> None:
@@ -67,11 +84,6 @@ class AclStore:
     async def close(self) -> None:
         """Follow no more. Idempotent."""
         await self._entities.close()
-
-    @property
-    def count(self) -> int:
-        """Entries of all patterns."""
-        return self._count
 
     @property
     def patterns(self) -> Mapping[Pattern, tuple[Entry, ...]]:
@@ -89,7 +101,10 @@ class AclStore:
         async for pattern, entry in pace.each(acls):
             added.setdefault(pattern, {})[entry] = None
         self._check_room(added)
-        changes = {entity_of(each): partial(_added, each, tuple(added[each])) for each in added}
+        changes = {
+            entity_of(pattern): partial(_added, pattern, tuple(entries))
+            async for pattern, entries in pace.each(added.items())
+        }
         async with self._lock:
             await self._entities.change(changes, pace)
         logger.info("acls_created entries=%d patterns=%d", len(acls), len(added))
@@ -100,7 +115,7 @@ class AclStore:
             raise _too_many_changed()
         if len(added.keys() | self._entries.keys()) > PATTERNS_MAX:
             raise OverCapacity(f"there are at most {PATTERNS_MAX} resource patterns with ACLs")
-        if self._count + count > ACLS_MAX:
+        if self.metrics.entries + count > ACLS_MAX:
             raise OverCapacity(f"there are at most {ACLS_MAX} ACLs")
 
     async def delete(
@@ -132,11 +147,11 @@ class AclStore:
     async def _wanted(self, filters: Sequence[AclFilter], pace: Pace) -> dict[Pattern, list[int]]:
         """Return the patterns that filters match, each with the numbers of those filters."""
         nodes = await read_current(self._store, lambda: self._store.children(self._parent))
-        there = {
-            pattern: None
-            async for node in pace.each(nodes)
-            if (pattern := pattern_of(entity_name(node))) is not None
-        }
+        there: dict[Pattern, None] = {}
+        for node in nodes:
+            if (pattern := pattern_of(entity_name(node))) is not None:
+                there[pattern] = None
+            await pace.spend(1 + len(node) // NAME_UNIT)
         wanted: dict[Pattern, list[int]] = {}
         for number, each in enumerate(filters):
             async for pattern in pace.each(_possible(each.pattern, there)):
@@ -150,11 +165,10 @@ class AclStore:
         """Yield what patterns have now."""
         for at in range(0, len(patterns), READS_AT_ONCE):
             some = patterns[at : at + READS_AT_ONCE]
-            there = await self._entities.read([entity_of(each) for each in some])
+            there = await self._entities.read([entity_of(each) for each in some], pace)
             for pattern in some:
                 if (entries := there[entity_of(pattern)]) is not None:
                     yield pattern, entries
-            await pace.spend(READS_AT_ONCE)
 
     def _changed(self, entity: str) -> None:
         pattern = pattern_of(entity)
@@ -163,9 +177,14 @@ class AclStore:
             return
         value = self._entities.get(entity)
         entries = () if value is None else value.entries
-        self._count += len(entries) - len(self._entries.pop(pattern, ()))
+        metrics = self.metrics
+        metrics.entries += len(entries) - len(self._entries.pop(pattern, ()))
         if entries:
             self._entries[pattern] = entries
+        self._unreadable.discard(pattern)
+        if value is not None and not value.is_readable:
+            self._unreadable.add(pattern)
+        metrics.patterns, metrics.unreadable = len(self._entries), len(self._unreadable)
         self.authorizer.use(pattern, entries)
 
 

@@ -262,7 +262,10 @@ async def test_what_is_over_a_limit_is_said_of_every_entry(
         assert await create(world, *many, wrong) == [policy, policy, policy, INVALID]
         assert await described(world) == []
         monkeypatch.setattr(delete_module, "FILTERS_MAX", 2)
-        assert await delete(world, *[ALL_OF_THEM] * 3) == [INVALID] * 3
+        assert await delete(world, *[ALL_OF_THEM] * 3) == [policy] * 3
+        monkeypatch.setattr(create_module, "CHANGED_MAX", 2)
+        assert await create(world, READS, wrong, READS) == [policy] * 3
+        assert await described(world) == []
 
 
 @in_loop

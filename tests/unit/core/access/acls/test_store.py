@@ -94,7 +94,7 @@ def test_what_one_creates_is_in_force_for_both(tmp_path: Path) -> None:
             assert not may_read(at.theirs, "t")
             await until_equal(at)
             assert not may_read(at.mine, "t")
-            assert at.mine.count == at.theirs.count == 2
+            assert at.mine.metrics.entries == at.theirs.metrics.entries == 2
             for acls, before in zip((at.mine, at.theirs), versions, strict=True):
                 assert acls.authorizer.version == before + 2
             again = AclStore(at.store, PARENT, AclAuthorizer())
@@ -113,7 +113,10 @@ def test_what_is_there_already_is_made_once(tmp_path: Path) -> None:
             await at.mine.create([acl, acl])
             await at.mine.create([acl])
             await at.mine.create([])
-            assert (at.mine.count, dict(at.mine.patterns)) == (1, {pattern("t"): (entry(),)})
+            assert (at.mine.metrics.entries, dict(at.mine.patterns)) == (
+                1,
+                {pattern("t"): (entry(),)},
+            )
 
     asyncio.run(run())
 
@@ -138,7 +141,7 @@ def test_each_filter_is_answered_with_what_it_matches(tmp_path: Path) -> None:
             assert await at.store.children(PARENT) == []
             assert await at.mine.delete([EVERYTHING, EVERYTHING]) == [[], []]
             await until_equal(at)
-            assert at.theirs.count == 0
+            assert at.theirs.metrics.entries == 0
 
     asyncio.run(run())
 
@@ -185,6 +188,7 @@ def test_what_does_not_decode_denies_until_it_is_deleted(tmp_path: Path, data: b
                     await at.store.exists("/")
             for acls in (at.mine, at.theirs):
                 assert (may_read(acls, "t1"), may_read(acls, "o")) == (False, True)
+                assert (acls.metrics.patterns, acls.metrics.unreadable) == (2, 1)
             with pytest.raises(CorruptData, match="delete them"):
                 await at.mine.create([Acl(pattern("t", PatternType.PREFIXED), entry())])
             node = await at.store.get(broken)
@@ -193,6 +197,7 @@ def test_what_does_not_decode_denies_until_it_is_deleted(tmp_path: Path, data: b
             (gone,) = await at.mine.delete([AclFilter(wanted, EVERY_ENTRY)])
             assert [each.entry.permission for each in gone] == [Permission.DENY]
             assert may_read(at.mine, "t1")
+            assert at.mine.metrics.unreadable == 0
             assert await at.store.exists(broken) is None
 
     asyncio.run(run())
@@ -212,7 +217,7 @@ def test_a_node_of_no_pattern_is_left_alone(tmp_path: Path) -> None:
             again = AclStore(at.store, PARENT, AclAuthorizer())
             await again.start()
             await again.close()
-            assert again.count == 0
+            assert again.metrics.entries == 0
             assert await again.delete([EVERYTHING]) == [[]]
             assert len(await at.store.children(PARENT)) == 5
 
@@ -244,7 +249,7 @@ def test_limits_are_refused_and_change_nothing(
             await at.mine.create(many[2:])
             with pytest.raises(OverCapacity):
                 await at.mine.delete([EVERYTHING])
-            assert at.mine.count == 3
+            assert at.mine.metrics.entries == 3
             monkeypatch.setattr(module, "PATTERNS_MAX", 3)
             assert "at most 3 resource patterns" in await refuses(Acl(pattern("d"), users[0]))
             await at.mine.create([Acl(pattern("a"), users[1])])
