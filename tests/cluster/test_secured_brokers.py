@@ -112,7 +112,7 @@ def test_transactions_go_over_brokers_that_log_in_to_each_other(
         jaas("scram.ScramLoginModule"),
         "sasl.mechanism.inter.broker.protocol=SCRAM-SHA-512",
         "connections.max.reauth.ms=2000",
-        "ssl.client.auth=none",
+        "ssl.client.auth=required",
     )
     brokers = [
         secured(cluster, authority, node_id, *own, protocol="SASL_SSL") for node_id in (1, 2, 3)

@@ -49,6 +49,23 @@ def client_settings(given: Mapping[str, str] | Path | None) -> dict[str, str]:
     return with_stores_read(with_certificate_read(properties))
 
 
+def java_settings(given: Mapping[str, str] | Path) -> dict[str, str]:
+    """Return properties, or those of a file, as clients in Java take them.
+
+    Java does not see that a store is PEM; it is told so. Blocks. Errors: ConfigError.
+    """
+    properties = read_command_config(given) if isinstance(given, Path) else as_kafka(given)
+    found = with_certificate_read(properties)
+    for store, text in zip(_STORES, ("key", "certificates"), strict=True):
+        location = found.get(f"{store}.location")
+        is_pem = f"{store}.{text}" in found
+        if location and f"{store}.type" not in found:
+            is_pem = not _begin(Path(location), store).startswith((_ASN1, _JKS))
+        if is_pem:
+            found[f"{store}.type"] = "PEM"
+    return found
+
+
 def with_stores_read(properties: Mapping[str, str]) -> dict[str, str]:
     """Return properties whose stores every client can use.
 
@@ -91,17 +108,21 @@ def _text(file: Path, place: str) -> str:
 
 
 def _kind_of(given: str, file: Path, store: str) -> str:
-    try:
-        with file.open("rb") as opened:
-            begin = opened.read(len(_JKS))
-    except OSError as error:
-        raise ConfigError(f"{store}.location={file}: {error.strerror}") from error
+    begin = _begin(file, store)
     if begin == _JKS or given == "JKS":
         raise ConfigError(
             f"{store}.location={file}: JKS is not read: keytool -importkeystore -deststoretype "
             "PKCS12 converts it"
         )
     return given or ("PKCS12" if begin.startswith(_ASN1) else "PEM")
+
+
+def _begin(file: Path, store: str) -> bytes:
+    try:
+        with file.open("rb") as opened:
+            return opened.read(len(_JKS))
+    except OSError as error:
+        raise ConfigError(f"{store}.location={file}: {error.strerror}") from error
 
 
 def _authorities(properties: Mapping[str, str]) -> str:
