@@ -38,9 +38,9 @@ PASSWORD_BYTES: Final = 24
 RENEWAL_S: Final = 24 * 3600.0
 """Distance of looks whether the certificate is to be renewed."""
 _AUTHORITY: Final = "authority.pem"
-_TRUSTED: Final = "ca.pem"
-_JAVA: Final = "client.properties"
-_LIBRDKAFKA: Final = "librdkafka.properties"
+TRUSTED: Final = "ca.pem"
+JAVA: Final = "client.properties"
+LIBRDKAFKA: Final = "librdkafka.properties"
 _BEGIN: Final = b"-----BEGIN CERTIFICATE-----"
 _LOCAL: Final = ("localhost", "127.0.0.1", "::1")
 
@@ -61,7 +61,7 @@ class Secured:
         """
         await asyncio.to_thread(self._directory.mkdir, mode=0o700, exist_ok=True)
         await self._renew()
-        java = self._directory / _JAVA
+        java = self._directory / JAVA
         if await asyncio.to_thread(java.exists):
             return ""
         password = secrets.token_urlsafe(PASSWORD_BYTES)
@@ -93,10 +93,10 @@ class Secured:
 
     def _client_texts(self, password: str) -> dict[str, str]:
         """Return the files for clients; Java's last."""
-        trusted = self._directory / _TRUSTED if self._has_own_certificate else None
+        trusted = self._directory / TRUSTED if self._has_own_certificate else None
         return {
-            _LIBRDKAFKA: librdkafka_properties(password, trusted),
-            _JAVA: java_properties(password, trusted),
+            LIBRDKAFKA: librdkafka_properties(password, trusted),
+            JAVA: java_properties(password, trusted),
         }
 
 
@@ -127,7 +127,7 @@ def make_certificates(directory: Path, names: list[str], now_ms: int) -> None:
             made = new_authority(f"tailrace of {host_name()}"[:64], now_ms)
             write_private(whole, made.store)
         authority = Issued(*_parts(whole.read_bytes()))
-        write_private(directory / _TRUSTED, authority.certificate)
+        write_private(directory / TRUSTED, authority.certificate)
         own = directory / SERVER_STORE
         if not own.exists() or is_due(_parts(own.read_bytes())[1], names, now_ms):
             write_private(own, issue(authority, names, now_ms).store)
