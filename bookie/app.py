@@ -45,6 +45,7 @@ from tailrace.core.runtime.http import HttpServer
 from tailrace.core.runtime.metrics import Metrics
 from tailrace.core.runtime.task_health import task_health
 from tailrace.core.runtime.tasks import Tasks
+from tailrace.core.security.http_port import http_server
 from tailrace.protocol.ids import BookieId, LedgerId
 
 logger = logging.getLogger(__name__)
@@ -344,4 +345,4 @@ def _http(config: BookieConfig, bookie: OpenBookie, metrics: Metrics | None) -> 
     if not config.http.enabled:
         return None
     handlers = routes(bookie, bookie.health, metrics or Metrics())
-    return HttpServer(config.http.host, config.http.port, handlers)
+    return http_server(config.http.host, config.http.port, handlers, config.http.tls)

@@ -11,6 +11,7 @@ from tailrace.bookie.scrub import ScrubConfig
 from tailrace.bookie.security_config import BookieSecurity
 from tailrace.core.metadata.network_location import NetworkLocation, parse_location
 from tailrace.core.runtime.config import setting
+from tailrace.core.security.http_port import HttpTlsConfig
 from tailrace.protocol.bookkeeper.entry import (
     FRAME_BYTES_LIMIT,
     FRAME_OVERHEAD_BYTES,
@@ -73,10 +74,12 @@ class HttpConfig:
     enabled: bool = setting(
         "httpServerEnabled",
         False,
-        "Answer /health, /metrics and BookKeeper's admin paths over HTTP, without authentication.",
+        "Answer /health, /metrics and BookKeeper's admin paths over HTTP; who may is a matter of "
+        "httpServerTrustStorePath: without it, whoever reaches the port.",
     )
     host: str = setting("httpServerHost", "127.0.0.1", "Address of the HTTP port.")
     port: int = setting("httpServerPort", 8080, "The HTTP port; 0 picks one.")
+    tls: HttpTlsConfig = field(default_factory=HttpTlsConfig)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -31,11 +31,11 @@ from tailrace.broker.listeners import (
 )
 from tailrace.broker.partition.config import PartitionConfig
 from tailrace.broker.peers.config import InterBrokerConfig
-from tailrace.broker.principals import PrincipalRules
 from tailrace.broker.quotas.config import QuotaConfig
 from tailrace.broker.quotas.connection_counts import numbers_of
 from tailrace.broker.transactions.config import TransactionConfig
 from tailrace.compaction.cleaner.config import CleanerConfig
+from tailrace.core.access.principals import PrincipalRules
 from tailrace.core.access.tokens.config import TokensConfig
 from tailrace.core.runtime.config import (
     AtLeastOne,
@@ -275,6 +275,9 @@ class BrokerConfig:
     http: HttpConfig = field(default_factory=HttpConfig)
     following: FollowingConfig = field(default_factory=FollowingConfig)
     peers: InterBrokerConfig = field(default_factory=InterBrokerConfig)
+
+    def __post_init__(self) -> None:
+        self.http.check_tls(self.network.tls)
 
     @property
     def serves_racks(self) -> bool:

@@ -6,7 +6,6 @@ way, and every step survives kill -9: what the next start finds is what was ackn
 """
 
 import logging
-import sys
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
@@ -31,7 +30,7 @@ from tailrace.broker.coordinator.runtime import GroupCoordinator, GroupParts
 from tailrace.broker.fetching.session_cache import SESSION_ID_MAX, FetchSessionCache
 from tailrace.broker.following.followed_partitions import FollowedPartitions
 from tailrace.broker.following.leader import Leaders
-from tailrace.broker.http_admin import BrokerHttp
+from tailrace.broker.http_port import serve_http
 from tailrace.broker.listeners import Advertised
 from tailrace.broker.partition.cleanable_logs import CleanablePartitions
 from tailrace.broker.partition.partition_logs import PartitionLogs
@@ -59,7 +58,6 @@ from tailrace.core.metadata.stored_entities import StoredEntities
 from tailrace.core.runtime.budget import Budget
 from tailrace.core.runtime.clock import Clock
 from tailrace.core.runtime.host import host_name
-from tailrace.core.runtime.http import HttpServer
 from tailrace.core.runtime.metrics import Metrics
 from tailrace.core.runtime.task_health import task_health
 from tailrace.core.runtime.tasks import Tasks
@@ -123,7 +121,7 @@ async def running_broker(
         cleaner = _cleaner(broker, metrics)
         stack.push_async_callback(cleaner.close)
         cleaner.start()
-        await _serve_http(broker, cleaner, metrics, stack)
+        await serve_http(broker, cleaner, metrics, stack)
         yield broker
 
 
@@ -230,15 +228,6 @@ async def _make_broker(config: BrokerConfig, storage: Storage, clock: Clock) -> 
     return broker
 
 
-def _way_to_others(config: BrokerConfig) -> Entrance:
-    return entrance_of(config.peers, config.network.inter_broker_security, _own_stores(config))
-
-
-def _own_stores(config: BrokerConfig) -> TlsConfig:
-    """Return the keys and authorities that this broker has among brokers."""
-    return config.network.tls_of(config.network.inter_broker)
-
-
 def _acl_store(config: AuthorizationConfig, storage: Storage) -> AclStore | None:
     if not config.enabled:
         return None
@@ -247,6 +236,15 @@ def _acl_store(config: AuthorizationConfig, storage: Storage) -> AclStore | None
         allow_everyone_without_acl=config.allow_everyone_without_acl,
     )
     return AclStore(storage.store, storage.paths.acls, authorizer)
+
+
+def _way_to_others(config: BrokerConfig) -> Entrance:
+    return entrance_of(config.peers, config.network.inter_broker_security, _own_stores(config))
+
+
+def _own_stores(config: BrokerConfig) -> TlsConfig:
+    """Return the keys and authorities that this broker has among brokers."""
+    return config.network.tls_of(config.network.inter_broker)
 
 
 def _topics(
@@ -328,19 +326,3 @@ def _cleaner(broker: Broker, metrics: Metrics) -> CleanerPool:
     metrics.register("log_cleaner", pool.metrics)
     metrics.register("log_cleaner_manager", pool.manager_metrics)
     return pool
-
-
-async def _serve_http(
-    broker: Broker, cleaner: CleanerPool, metrics: Metrics, stack: AsyncExitStack
-) -> None:
-    """Serve the HTTP port, if there is to be one. Errors: OSError when the address is taken."""
-    config = broker.config.http
-    if config.enabled:
-        handlers = BrokerHttp(broker, cleaner, metrics)
-        stack.push_async_callback(handlers.close)
-        server = HttpServer(config.host, config.port, handlers.routes())
-        stack.push_async_callback(server.close)
-        await server.start()
-        host = f"[{config.host}]" if ":" in config.host else config.host
-        sys.stdout.write(f"admin: http={host}:{server.port}\n")
-        sys.stdout.flush()

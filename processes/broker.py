@@ -26,6 +26,7 @@ from tailrace.core.runtime.config import ConfigError
 from tailrace.core.runtime.metrics import Metrics
 from tailrace.processes.broker_config import BrokerProcessConfig
 from tailrace.processes.cluster_namespace import granted_ms, open_bound
+from tailrace.processes.doors import broker_doors, check_doors
 from tailrace.processes.lifecycle import CREDENTIALS, Remedies, Serving, run_process
 
 if TYPE_CHECKING:
@@ -55,8 +56,9 @@ async def broker_process(
     `faults`: what a test breaks; their port is open in the block.
 
     Errors: Unavailable (no ZooKeeper), NoNode (no cluster), NodeExists (the namespace belongs to
-    other ledgers), CorruptData, OSError (address in use).
+    other ledgers), CorruptData, OSError (address in use), OpenDoors.
     """
+    check_doors(broker_doors(config.broker), config.exposure)
     async with AsyncExitStack() as stack:
         opened = await open_bound(config, config.log_config(), clock, metrics, stack)
         paths = ClusterPaths.of_namespace(opened.uri.root)

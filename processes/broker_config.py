@@ -12,6 +12,7 @@ from tailrace.core.metadata.uri import parse_namespace_uri, parse_uri
 from tailrace.core.metadata.zookeeper_config import ZookeeperSecurityConfig
 from tailrace.core.runtime.config import setting
 from tailrace.core.runtime.logging_setup import LogLevel
+from tailrace.core.security.exposure import ExposureConfig
 from tailrace.processes.standalone_config import TopicLogConfig, check_topic_logs
 
 ANSWER_MS_MIN = 5_000
@@ -58,6 +59,7 @@ class BrokerProcessConfig:
     cold: ColdConfig = field(default_factory=ColdConfig)
     ledgers: LedgerClientConfig = field(default_factory=LedgerClientConfig)
     bookies: BookieClientConfig = field(default_factory=BookieClientConfig)
+    exposure: ExposureConfig = field(default_factory=ExposureConfig)
 
     def __post_init__(self) -> None:
         if parse_uri(self.metadata_uri).path is not None:

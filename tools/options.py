@@ -83,6 +83,23 @@ Advertise = Annotated[
     ),
 ]
 
+Secure = Annotated[
+    bool,
+    typer.Option(
+        "--secure",
+        envvar="TAILRACE_SECURE",
+        help="Make a certificate and the user admin at the first start, print how clients get in, "
+        "and let in nobody else: TLS, SCRAM, an authorizer.",
+    ),
+]
+Insecure = Annotated[
+    bool,
+    typer.Option(
+        "--insecure",
+        help="Listen without authentication on addresses that other machines reach.",
+    ),
+]
+
 TestFaults = Annotated[
     str | None,
     typer.Option(

@@ -10,6 +10,8 @@ from unittest.mock import patch
 
 import yaml
 
+from tailrace.processes.secure_config import DIRECTORY
+from tailrace.processes.secure_start import JAVA, LIBRDKAFKA, TRUSTED
 from tests.bench import __main__ as bench
 from tests.docs.command_line import check_words
 from tests.fuzz.targets import TARGETS
@@ -113,6 +115,11 @@ def _kafkas_tool(words: Words) -> None:
     assert words[0].removeprefix("kafka-") in MAIN_CLASSES, words
 
 
+def _cat(words: Words) -> None:
+    """A file that `tailrace start --secure` writes."""
+    assert words[1].removeprefix(f"{DIRECTORY}/") in {TRUSTED, JAVA, LIBRDKAFKA}, words
+
+
 _CHECKERS: Final[dict[str, Callable[[Words], None]]] = {
     "make": _make,
     "pip": _pip,
@@ -123,4 +130,5 @@ _CHECKERS: Final[dict[str, Callable[[Words], None]]] = {
     ".venv/bin/pytest": _pytest,
     "printf": _printf,
     "kafka-acls": _kafkas_tool,
+    "cat": _cat,
 }

@@ -3,12 +3,15 @@
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tailrace.core.runtime.config import ConfigError
 from tailrace.tools.errors import CliError, Exit
 
 if TYPE_CHECKING:
+    import ssl
+
+    from tailrace.core.access.client.config import ClientConfig
     from tailrace.core.runtime.kafka_connection import Entrance
 
 _OPTION = "--command-config"
@@ -47,6 +50,38 @@ def entrance(client: Mapping[str, str], properties: Mapping[str, str]) -> "Entra
 
     with _told():
         return entrance_of(client_settings({**client, **as_kafka(properties)}), _OPTION)
+
+
+def security_settings(file: Path | None) -> "ClientConfig":
+    """Return the settings of a file by which clients of ours get in. Errors: CliError."""
+    from tailrace.core.access.client.config import client_config
+
+    properties = client_properties(file)
+    with _told():
+        return client_config(properties, str(file))
+
+
+class CallAccess(NamedTuple):
+    """How calls over HTTP or gRPC get in."""
+
+    context: "ssl.SSLContext | None" = None
+    """None: without TLS."""
+    header: str | None = None
+    """The calls' `Authorization`."""
+
+
+def call_access(file: Path | None) -> CallAccess:
+    """Return how calls get in by a file's properties. Errors: CliError."""
+    if file is None:
+        return CallAccess()
+    from tailrace.core.access.client.call_header import call_header
+    from tailrace.core.security.tls_client import client_context
+
+    config = security_settings(file)
+    with _told():
+        tls = config.tls
+        context = client_context(tls, tls.endpoint_identification) if config.uses_tls else None
+        return CallAccess(context, call_header(config.login()))
 
 
 def check_security_alone(properties: Mapping[str, str]) -> None:
