@@ -139,7 +139,6 @@ def _remedies(config: AutoRecoveryProcessConfig) -> Remedies:
             NoNode: f"tailrace cluster init --metadata {config.metadata_uri}",
             ConfigError: "the settings are listed by --show-config",
             OSError: f"check that {http} is free (httpServerPort)",
-            ConfigError: "the settings are listed by --show-config",
             CoreError: "",
         },
         otherwise="nothing was changed; see the log lines above",

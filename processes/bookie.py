@@ -107,7 +107,6 @@ def _remedies(config: BookieProcessConfig) -> Remedies:
             LockHeld: "stop that process, or give another --data",
             ConfigError: "the settings are listed by --show-config",
             OSError: f"check {data} and that {config.bookie.host}:{config.bookie.port} is free",
-            ConfigError: "the settings are listed by --show-config",
             CoreError: "",
             BookieError: "",
         },

@@ -95,7 +95,6 @@ def _remedies(config: BrokerProcessConfig) -> Remedies:
             "--namespace; or, where it is the id that is taken, another node.id",
             ConfigError: "the settings are listed by --show-config",
             OSError: f"check that {places} is free, or give another --listen",
-            ConfigError: "the settings are listed by --show-config",
             CoreError: "",
         },
         otherwise="nothing was changed; see the log lines above",

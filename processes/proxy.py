@@ -251,7 +251,6 @@ def _remedies(config: ProxyProcessConfig) -> Remedies:
             "--namespace",
             ConfigError: "the settings are listed by --show-config",
             OSError: f"check that {config.address.listener} is free, or give another --listen",
-            ConfigError: "the settings are listed by --show-config",
             CoreError: "",
         },
         otherwise="nothing was changed; see the log lines above",

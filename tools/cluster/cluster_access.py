@@ -4,10 +4,10 @@ Each way opens what the work needs, runs it, closes it, and turns what goes wron
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
 
 import typer
 
@@ -260,18 +260,20 @@ def _words(error: Exception) -> tuple[str]:
     return (f"{type(error).__name__}: {error}",)
 
 
+_REMEDIES: Final[Sequence[tuple[type[Exception], str]]] = (
+    (LedgerNotFound, "tailrace ledger list"),
+    (LogNotFound, "tailrace log list"),
+    (NoAuth, CREDENTIALS),
+    (OwnershipAcquireFailed, "stop its owner first"),
+    (
+        UnauthorizedAccess,
+        f"{CONFIG_VARIABLE} names a file with tls... and sasl... settings for bookies",
+    ),
+)
+
+
 def _remedy(error: Exception) -> str:
-    if isinstance(error, LedgerNotFound):
-        return "tailrace ledger list"
-    if isinstance(error, LogNotFound):
-        return "tailrace log list"
-    if isinstance(error, NoAuth):
-        return CREDENTIALS
-    if isinstance(error, OwnershipAcquireFailed):
-        return "stop its owner first"
-    if isinstance(error, UnauthorizedAccess):
-        return f"{CONFIG_VARIABLE} names a file with tls... and sasl... settings for bookies"
-    return ""
+    return next((text for kind, text in _REMEDIES if isinstance(error, kind)), "")
 
 
 @asynccontextmanager
