@@ -1,6 +1,7 @@
 """The issuer's keys over real files and sockets: read in the background, kept when they fail."""
 
 import asyncio
+import ssl
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -14,6 +15,7 @@ from tailrace.core.access.oauth.config import OAuthConfig
 from tailrace.core.access.oauth.key_source import KeySource
 from tailrace.core.access.oauth.validator import TokenValidator
 from tailrace.core.runtime.clock import ManualClock
+from tests.certificates import Authority
 from tests.unit.broker.loops import in_loop, until
 from tests.unit.core.access.oauth.issuer import GOOD, NOW_MS, jwk_of, key_set, token
 
@@ -102,6 +104,20 @@ async def test_keys_come_over_http() -> None:
         assert await is_known(source, kid="a")
         assert not await is_known(source, kid="b")  # it is for another algorithm
     assert (source.metrics.known, source.metrics.reads_total) == (2, 1)
+
+
+@in_loop
+async def test_a_server_that_nobody_vouches_for_gives_no_keys(tmp_path: Path) -> None:
+    """Its certificate is of no authority of the system's."""
+    endpoint = Endpoint(key_set(jwk_of()))
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(Authority(tmp_path / "keys").store("issuer", "127.0.0.1"))
+    server = await asyncio.start_server(endpoint, "127.0.0.1", 0, ssl=context)
+    url = f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}/keys"
+    async with server, source_of(_fast(url)) as source:
+        assert not await is_known(source)
+        await until(lambda: source.metrics.read_failures_total > 1)
+    assert endpoint.asked == 0
 
 
 @in_loop
