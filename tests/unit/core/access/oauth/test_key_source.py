@@ -35,7 +35,9 @@ class Endpoint:
         self.more = ""
 
     async def __call__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await reader.readuntil(b"\r\n\r\n")
+        request = await reader.readuntil(b"\r\n\r\n")
+        if request.startswith(b"GET /other"):
+            self.status, self.more = "200 OK", ""
         self.asked += 1
         await self.go_on.wait()
         length = len(self.body) if self.length is None else self.length
@@ -173,7 +175,8 @@ def _gone(endpoint: Endpoint) -> None:
 
 
 def _elsewhere(endpoint: Endpoint) -> None:
-    endpoint.status, endpoint.more = "302 Found", "Location: file:///etc/passwd\r\n"
+    """Send it to another place, where everything is well."""
+    endpoint.status, endpoint.more = "302 Found", "Location: /other\r\n"
 
 
 def _not_keys(endpoint: Endpoint) -> None:
