@@ -141,6 +141,7 @@ async def _start_access(broker: Broker, metrics: Metrics, stack: AsyncExitStack)
     broker.authentication.start(metrics)
     await broker.users.start()
     stack.push_async_callback(broker.users.close)
+    metrics.register("broker_delegation_tokens", broker.tokens.metrics)
     stack.push_async_callback(broker.tokens.close)
     await broker.tokens.start()
     if broker.acls is not None:

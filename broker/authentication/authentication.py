@@ -72,7 +72,7 @@ class Authentication:
     def start(self, metrics: Metrics) -> None:
         """Begin to read the keys by which bearer tokens are checked."""
         if OAUTHBEARER in self.mechanisms:
-            metrics.register("oauth_keys", self._bearers.keys.metrics)
+            metrics.register("broker_oauth_keys", self._bearers.keys.metrics)
             self._bearers.start()
 
     async def close(self) -> None:

@@ -35,7 +35,7 @@ READ_S_MAX: Final = 10.0
 
 @dataclass(slots=True)
 class KeySourceMetrics:
-    """Numbers of the issuer's keys. Register them as `oauth_keys`."""
+    """Numbers of the issuer's keys. Register them as `broker_oauth_keys`."""
 
     known: int = gauge("public keys of the issuer that are known")
     reads_total: int = counter("times that the keys were read")
