@@ -1,4 +1,4 @@
-"""OAUTHBEARER with librdkafka and aiokafka, over a file of keys that an issuer replaces."""
+"""OAUTHBEARER with clients of others, over a file of keys that an issuer replaces."""
 
 import asyncio
 import time
@@ -10,6 +10,8 @@ import pytest
 from aiokafka import AIOKafkaProducer
 from aiokafka.abc import AbstractTokenProvider
 from confluent_kafka import KafkaError, Producer
+from kafka import KafkaProducer
+from kafka.net.sasl.oauth import AbstractTokenProvider as BlockingTokenProvider
 
 from tests.ports import free_port
 from tests.process import TailraceProcess
@@ -155,3 +157,27 @@ def test_aiokafka_logs_in(broker: TailraceProcess) -> None:
             await producer.stop()
 
     asyncio.run(run())
+
+
+class BlockingProvider(BlockingTokenProvider):  # type: ignore[misc]  # kafka-python has no types
+    """Always the same token."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self._text = text
+
+    def token(self) -> str:
+        return self._text
+
+
+def test_kafka_python_logs_in(broker: TailraceProcess) -> None:
+    producer = KafkaProducer(
+        bootstrap_servers=broker.bootstrap,
+        security_protocol="SASL_PLAINTEXT",
+        sasl_mechanism="OAUTHBEARER",
+        sasl_oauth_token_provider=BlockingProvider(token("RS256", claims())),
+    )
+    try:
+        assert producer.send("written", b"x").get(30).offset == 0
+    finally:
+        producer.close()
