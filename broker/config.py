@@ -90,8 +90,8 @@ class NetworkConfig:
     handshake_ms_max: AtLeastOne = setting(
         "connection.handshake.timeout.ms",
         10_000,
-        "A connection whose TLS handshake is not over by then is closed, as is one that is not "
-        "authenticated (SASL) so long after it could begin to.",
+        "A connection is closed whose TLS handshake is not over by then, and where SASL is asked "
+        "for, whose client is not authenticated by then.",
     )
     tls: TlsConfig = field(default_factory=TlsConfig)
     sasl: SaslConfig = field(default_factory=SaslConfig)

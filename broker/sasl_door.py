@@ -41,7 +41,8 @@ class Behind(NamedTuple):
 class SaslDoor:
     """Of one connection, as long as it lasts. All calls come from the loop."""
 
-    def __init__(self, owner: "ConnectionOwner[Any]", behind: Behind) -> None:
+    def __init__(self, owner: "ConnectionOwner[Any]", behind: Behind, since_s: float) -> None:
+        """`since_s`: when the connection came, before its TLS handshake."""
         self._owner = owner
         self._behind = behind
         self._sasl = owner.broker.authentication
@@ -51,7 +52,7 @@ class SaslDoor:
         self._task: asyncio.Task[None] | None = None
         self._is_stranger = True
         self._within_s = owner.broker.config.network.handshake_ms_max / 1000
-        self._deadline_s = owner.now_s() + self._within_s
+        self._deadline_s = since_s + self._within_s
 
     def open(self, channel: FrameChannel) -> None:
         """Begin with a connection."""
