@@ -3,7 +3,6 @@
 The order of things is `SaslSession`'s; here bytes become its inputs, and mechanisms are asked.
 """
 
-import asyncio
 import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -63,7 +62,7 @@ class Dialogue:
         self._exchange: SaslExchange | None = None
 
     async def answer(self, info: ConnectionInfo, frame: memoryview) -> Reply:
-        """Return what a client is answered; if it failed, after the delay that is configured.
+        """Return what a client is answered; a failure is for the caller to delay.
 
         Errors: ProtocolError: close at once. Cancel: the connection is gone.
         """
@@ -72,7 +71,6 @@ class Dialogue:
                 return await self._bare(frame)
             return await self._request(info, frame)
         except _Failed as failed:
-            await asyncio.sleep(self._sasl.config.failed_delay_ms / 1000)
             return failed.reply
 
     def refuses(self, api_key: int) -> str:
@@ -161,7 +159,7 @@ class Dialogue:
             step.authenticated, self._broker.clock.now_ms(), self._now_s()
         )
         if isinstance(outcome, Refusal):
-            raise AuthenticationFailed(outcome.text)
+            raise AuthenticationFailed(outcome.text, "another user than before")
         if was_known:
             metrics.again_total += 1
         else:

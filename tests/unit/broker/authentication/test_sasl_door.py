@@ -313,6 +313,32 @@ async def test_a_client_that_goes_while_it_logs_in_leaves_nothing() -> None:
         await until(lambda: served.numbers.strangers == 0)
 
 
+@in_loop
+async def test_a_client_that_is_gone_before_its_request_is_looked_at_leaves_nothing() -> None:
+    async with Sasl() as served:
+        client = await served.client()
+        await choose(client)
+        (connection,) = served.server._connections
+        door, strangers = connection._sasl, served.world.broker.authentication.strangers
+        assert door is not None
+        strangers.take(9)
+        door.takes(memoryview(bytearray(9)))  # a task for it is there, and has not begun
+        door.close()
+        assert strangers.used == 0
+
+
+@in_loop
+async def test_who_waits_for_its_turn_to_be_read_is_not_late() -> None:
+    async with Sasl(handshake_ms_max=300) as served:
+        client = await served.client()
+        await choose(client)
+        (connection,) = served.server._connections
+        connection.hold_back()
+        connection.check(asyncio.get_running_loop().time() + 1)
+        connection.let_in()
+        assert (await token(client, ALICE)).error_code == 0
+
+
 def fetch() -> FetchRequest:
     partition = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)
     topics = [FetchTopic(topic="t", partitions=[partition])]
