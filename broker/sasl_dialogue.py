@@ -53,11 +53,11 @@ class Reply(NamedTuple):
 class Dialogue:
     """Of one connection. One request at a time; the caller waits for each."""
 
-    def __init__(self, broker: "Broker", now_s: Callable[[], float]) -> None:
+    def __init__(self, broker: "Broker", listener: str, now_s: Callable[[], float]) -> None:
         self._broker = broker
         self._sasl = broker.authentication
         self._now_s = now_s
-        config = self._sasl.config
+        self.config = config = self._sasl.configs[listener]
         self.session = SaslSession(config.mechanisms, config.reauth_ms_max)
         self._exchange: SaslExchange | None = None
 
@@ -113,7 +113,7 @@ class Dialogue:
         if refusal is not None:
             return self._refuse(SASL_HANDSHAKE, header, refusal)
         self._exchange = self._sasl.mechanisms[chosen].exchange()
-        response = SaslHandshakeResponse(mechanisms=list(self._sasl.config.mechanisms))
+        response = SaslHandshakeResponse(mechanisms=list(self.config.mechanisms))
         return Reply(_framed(SASL_HANDSHAKE, header, response))
 
     async def _token(self, header: RequestHeader, body: memoryview) -> Reply:
@@ -183,7 +183,7 @@ class Dialogue:
     def _response(self, api: Api[Any, Any], version: int, refusal: Refusal) -> Any | None:
         code = refusal.code
         if api is SASL_HANDSHAKE:
-            mechanisms = list(self._sasl.config.mechanisms)
+            mechanisms = list(self.config.mechanisms)
             return SaslHandshakeResponse(error_code=code, mechanisms=mechanisms)
         if api is SASL_AUTHENTICATE:
             return SaslAuthenticateResponse(error_code=code, error_message=refusal.text)

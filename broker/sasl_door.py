@@ -46,7 +46,7 @@ class SaslDoor:
         self._owner = owner
         self._behind = behind
         self._sasl = owner.broker.authentication
-        self._dialogue = Dialogue(owner.broker, owner.now_s)
+        self._dialogue = Dialogue(owner.broker, behind.info().listener, owner.now_s)
         self._session = self._dialogue.session
         self._channel: FrameChannel | None = None
         self._task: asyncio.Task[None] | None = None
@@ -157,7 +157,7 @@ class SaslDoor:
 
     async def _delay(self, reply: Reply) -> None:
         if reply.ends:
-            await asyncio.sleep(self._sasl.config.failed_delay_ms / 1000)
+            await asyncio.sleep(self._dialogue.config.failed_delay_ms / 1000)
 
     def _note(self) -> None:
         """Have the connection be whose it is now."""

@@ -42,10 +42,10 @@ class Authentication:
     """Made with the broker, before its users are read. All calls come from the loop."""
 
     def __init__(
-        self, config: SaslConfig, users: StoredEntities[Credentials], secret: bytes
+        self, configs: Mapping[str, SaslConfig], users: StoredEntities[Credentials], secret: bytes
     ) -> None:
-        """`secret`: of the cluster, see `UserLookup`."""
-        self.config = config
+        """`configs`: by listener. `secret`: of the cluster, see `UserLookup`."""
+        self.configs = configs
         self.metrics = AuthenticationMetrics()
         self.users = UserLookup(users, secret)
         self.passwords = PasswordChecker(self.users)
@@ -55,7 +55,7 @@ class Authentication:
             STRANGER_BYTES, unfinished_bytes_max=STRANGERS_BYTES_MAX, first_bytes=STRANGER_BYTES
         )
         self.mechanisms: Mapping[str, SaslMechanism] = {
-            name: self._mechanism(name) for name in config.mechanisms
+            name: self._mechanism(name) for each in configs.values() for name in each.mechanisms
         }
 
     async def close(self) -> None:

@@ -706,7 +706,7 @@ def make_world(
             ClientQuotas(config.quotas, clock),
         ),
         users=users,
-        authentication=Authentication(config.network.sasl, users, b"secret of tests"),
+        authentication=Authentication(config.network.sasl_by_listener, users, b"of tests"),
         unsent=Budget("unsent bytes", config.network.response_bytes_max),
     )
     routes.listen(broker.epochs.clear)
