@@ -9,6 +9,7 @@ AbstractConfig.valuesWithPrefixOverride.
 from collections.abc import Iterable
 from typing import Any, Final, TypeAlias, TypeVar
 
+from tailrace.broker.authentication.config import SaslConfig
 from tailrace.core.runtime.config import Assignment, Setting, load, settings_of, values_of
 from tailrace.core.security.tls_config import TlsConfig
 
@@ -20,7 +21,9 @@ PerListener: TypeAlias = tuple[tuple[str, Any], ...]
 _RULES: Final = Setting(
     "ssl.principal.mapping.rules", str, None, "The same, of one listener.", object, ""
 )
-_LEAVES: Final = {leaf.key: leaf for leaf in settings_of(TlsConfig)} | {_RULES.key: _RULES}
+_DYNAMIC: Final = {leaf.key: leaf for leaf in settings_of(TlsConfig)}
+_SASL: Final = {leaf.key: leaf for leaf in settings_of(SaslConfig)}
+_LEAVES: Final = {_RULES.key: _RULES, **_DYNAMIC, **_SASL}
 
 C = TypeVar("C")
 
@@ -36,7 +39,7 @@ def is_dynamic_listener_setting(name: str) -> bool:
     if not name.startswith(LISTENER_PREFIX):
         return False
     found = _split(name.removeprefix(LISTENER_PREFIX))
-    return found is not None and found[1] != _RULES.key and found[0] == found[0].lower()
+    return found is not None and found[1] in _DYNAMIC and found[0] == found[0].lower()
 
 
 def _split(rest: str) -> tuple[str, str] | None:

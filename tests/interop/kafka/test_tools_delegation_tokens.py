@@ -1,5 +1,6 @@
 """kafka-delegation-tokens, and Java clients that log in with what it makes."""
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -17,13 +18,15 @@ from tests.interop.kafka.tools import Tools
 from tests.java.peers import JavaClient, JavaError
 from tests.ports import free_port
 from tests.process import TailraceProcess
-from tests.unit.core.access.oauth.issuer import jwk_of, key_set
+from tests.unit.core.access.oauth.issuer import jwk_of, key_set, token
 
 pytestmark = [pytest.mark.interop, pytest.mark.java]
 
 WITHIN_S: Final = 30
 SCRAM: Final = "org.apache.kafka.common.security.scram.ScramLoginModule"
-BEARER: Final = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
+PACKAGE: Final = "org.apache.kafka.common.security.oauthbearer"
+BEARER: Final = f"{PACKAGE}.OAuthBearerLoginModule"
+ALLOWED: Final = "org.apache.kafka.sasl.oauthbearer.allowed"
 
 
 @pytest.fixture(scope="module")
@@ -105,6 +108,29 @@ def test_tokens_by_kafkas_tool(
     run("alice", "--expire", "--expiry-time-period", "-1", "--hmac", key)
     assert not any(row[0] == token_id for row in run("bob", *describe))
     assert "SaslAuthenticationException" in written(clients, "of-tokens", bearer)
+
+
+def test_a_bearer_token_from_a_file(
+    kafka_4: JavaClient, secured: TailraceProcess, tmp_path: Path
+) -> None:
+    """As Kafka's client reads one that a sidecar renews; it looks into it itself."""
+    file = tmp_path / "token.jwt"
+    now_s = int(time.time())
+    kafka_4.call("property", name=f"{ALLOWED}.files", value=str(file))
+    kafka_4.call("property", name=f"{ALLOWED}.urls", value=file.as_uri())
+    settings = {
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": "OAUTHBEARER",
+        "sasl.login.callback.handler.class": f"{PACKAGE}.OAuthBearerLoginCallbackHandler",
+        "sasl.oauthbearer.jwt.retriever.class": f"{PACKAGE}.FileJwtRetriever",
+        "sasl.oauthbearer.token.endpoint.url": file.as_uri(),
+        "sasl.jaas.config": f"{BEARER} required;",
+    }
+    file.write_text(token("RS256", {"sub": "alice", "iat": now_s, "exp": now_s + 600}))
+    assert not written(Kafka(kafka_4, secured), "of-bearers", settings)
+    file.write_text(token("PS256", {"sub": "alice", "iat": now_s, "exp": now_s + 600}))
+    forged = {**settings, "client.id": "forged", "sasl.login.refresh.min.period.seconds": 1}
+    assert "invalid_token" in written(Kafka(kafka_4, secured), "of-bearers", forged)
 
 
 def test_tokens_without_a_signature_let_nobody_in(

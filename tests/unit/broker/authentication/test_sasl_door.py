@@ -241,6 +241,7 @@ async def test_frames_of_strangers_are_small_and_cut_anywhere() -> None:
         large = await served.client()
         large.writer.write(struct.pack(">i", 524_289))
         assert await large.is_closed()
+        assert served.numbers.failed_time_total == 0, "for its size"
         for end in range(1, 12):
             cut = await served.client()
             cut.send(SASL_HANDSHAKE, 1, SaslHandshakeRequest(mechanism="PLAIN"))
@@ -311,6 +312,32 @@ async def test_a_client_that_goes_while_it_logs_in_leaves_nothing() -> None:
             await client.writer.drain()
             client.close()
         await until(lambda: served.numbers.strangers == 0)
+
+
+@in_loop
+async def test_a_client_that_is_gone_before_its_request_is_looked_at_leaves_nothing() -> None:
+    async with Sasl() as served:
+        client = await served.client()
+        await choose(client)
+        (connection,) = served.server._connections
+        door, strangers = connection._sasl, served.world.broker.authentication.strangers
+        assert door is not None
+        strangers.take(9)
+        door.takes(memoryview(bytearray(9)))  # a task for it is there, and has not begun
+        door.close()
+        assert strangers.used == 0
+
+
+@in_loop
+async def test_who_waits_for_its_turn_to_be_read_is_not_late() -> None:
+    async with Sasl(handshake_ms_max=20_000) as served:
+        client = await served.client()
+        await choose(client)
+        (connection,) = served.server._connections
+        connection.hold_back()
+        connection.check(asyncio.get_running_loop().time() + 100)
+        connection.let_in()
+        assert (await token(client, ALICE)).error_code == 0
 
 
 def fetch() -> FetchRequest:

@@ -1,6 +1,7 @@
 """The issuer's keys over real files and sockets: read in the background, kept when they fail."""
 
 import asyncio
+import ssl
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -14,6 +15,7 @@ from tailrace.core.access.oauth.config import OAuthConfig
 from tailrace.core.access.oauth.key_source import KeySource
 from tailrace.core.access.oauth.validator import TokenValidator
 from tailrace.core.runtime.clock import ManualClock
+from tests.certificates import Authority
 from tests.unit.broker.loops import in_loop, until
 from tests.unit.core.access.oauth.issuer import GOOD, NOW_MS, jwk_of, key_set, token
 
@@ -33,7 +35,9 @@ class Endpoint:
         self.more = ""
 
     async def __call__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await reader.readuntil(b"\r\n\r\n")
+        request = await reader.readuntil(b"\r\n\r\n")
+        if request.startswith(b"GET /other"):
+            self.status, self.more = "200 OK", ""
         self.asked += 1
         await self.go_on.wait()
         length = len(self.body) if self.length is None else self.length
@@ -105,6 +109,20 @@ async def test_keys_come_over_http() -> None:
 
 
 @in_loop
+async def test_a_server_that_nobody_vouches_for_gives_no_keys(tmp_path: Path) -> None:
+    """Its certificate is of no authority of the system's."""
+    endpoint = Endpoint(key_set(jwk_of()))
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(Authority(tmp_path / "keys").store("issuer", "127.0.0.1"))
+    server = await asyncio.start_server(endpoint, "127.0.0.1", 0, ssl=context)
+    url = f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}/keys"
+    async with server, source_of(_fast(url)) as source:
+        assert not await is_known(source)
+        await until(lambda: source.metrics.read_failures_total > 1)
+    assert endpoint.asked == 0
+
+
+@in_loop
 async def test_a_flood_of_unknown_keys_is_one_reading_a_while() -> None:
     endpoint, clock = Endpoint(key_set(jwk_of(kid="a"))), ManualClock()
     async with served(endpoint) as url, source_of(OAuthConfig(jwks_url=url), clock) as source:
@@ -157,7 +175,8 @@ def _gone(endpoint: Endpoint) -> None:
 
 
 def _elsewhere(endpoint: Endpoint) -> None:
-    endpoint.status, endpoint.more = "302 Found", "Location: file:///etc/passwd\r\n"
+    """Send it to another place, where everything is well."""
+    endpoint.status, endpoint.more = "302 Found", "Location: /other\r\n"
 
 
 def _not_keys(endpoint: Endpoint) -> None:
@@ -224,6 +243,24 @@ async def test_nobody_is_let_in_while_there_are_no_keys(tmp_path: Path) -> None:
         file.write_bytes(key_set(jwk_of()))
         await until(lambda: source.metrics.known == 1)
         assert await is_known(source)
+
+
+@in_loop
+async def test_an_end_leaves_nobody_waiting(tmp_path: Path) -> None:
+    """Neither those who wait for a reading, nor those for one that never begins."""
+    endpoint, clock = Endpoint(key_set(jwk_of(kid="a"))), ManualClock()
+    async with served(endpoint) as url, source_of(OAuthConfig(jwks_url=url), clock) as source:
+        assert await is_known(source, kid="a")
+        clock.advance_ms(10_000)
+        endpoint.go_on.clear()
+        async with asyncio.TaskGroup() as group:
+            waiting = [group.create_task(is_known(source, kid="b")) for _ in range(3)]
+            await until(lambda: endpoint.asked == 2)
+            await source.close()
+        assert not any(each.result() for each in waiting)
+        clock.advance_ms(10_000)
+        assert await is_known(source, kid="a")
+        assert not await is_known(source, kid="c")
 
 
 @in_loop
