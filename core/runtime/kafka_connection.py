@@ -23,6 +23,8 @@ R = TypeVar("R")
 
 ANSWER_BYTES_MAX = 512 * 1024 * 1024
 """A longer answer is none. A fetch may exceed what was asked for by one batch of any size."""
+STRANGER_BYTES_MAX = 1024 * 1024
+"""The same, of a broker that has not let us in yet: nothing long is asked of it."""
 
 
 class KafkaConnectionError(Exception):
@@ -86,6 +88,7 @@ class KafkaConnection:
         self._correlation_id = 0
         self._entrance = entrance
         self._receive_flags: int = socket.MSG_WAITALL
+        self._answer_bytes_max = STRANGER_BYTES_MAX
         self._log_in_at_s: float | None = None
         try:
             self._socket = socket.create_connection((host, port), timeout_s)
@@ -98,6 +101,7 @@ class KafkaConnection:
             asked = self._ask(API_VERSIONS, 0, ApiVersionsRequest())
             self._latest = {each.api_key: each.max_version for each in asked.api_keys}
             self._log_in()
+            self._answer_bytes_max = ANSWER_BYTES_MAX
         except (OSError, KafkaConnectionError) as error:
             self._socket.close()
             if isinstance(error, OSError):
@@ -171,7 +175,7 @@ class KafkaConnection:
         try:
             self._socket.sendall(frame)
             size = int.from_bytes(self._receive(4), "big", signed=True)
-            if not 0 <= size <= ANSWER_BYTES_MAX:
+            if not 0 <= size <= self._answer_bytes_max:
                 raise NotKafka(f"an answer of {size} bytes", self.place)
             answer = self._receive(size)
         except OSError as error:

@@ -97,7 +97,7 @@ def _module(mechanism: str, jaas: Secret) -> LoginModule:
 
 def _file_of(url: str) -> Path:
     parts = urlsplit(url)
-    if parts.scheme != "file" or parts.netloc or not parts.path:
+    if parts.scheme != "file" or parts.netloc or not parts.path.startswith("/"):
         raise ConfigError(
             "sasl.oauthbearer.token.endpoint.url: a token is read from a file alone: file:///PATH"
         )
