@@ -21,7 +21,12 @@ from tests.cluster.three_bookies import ClusterBroker, ThreeBookies
 from tests.ports import free_port
 from tests.zookeeper import ZooKeeperServer
 
-pytestmark = [pytest.mark.crash, pytest.mark.java, pytest.mark.timeout(300)]
+pytestmark = [
+    pytest.mark.crash,
+    pytest.mark.java,
+    pytest.mark.timeout(300),
+    pytest.mark.xdist_group("secured brokers"),  # they share bookies
+]
 
 PASSWORD: Final = 'broker "secret"; = 1'
 PACKAGE: Final = "org.apache.kafka.common.security"
@@ -40,10 +45,18 @@ class Secured(NamedTuple):
         return self.broker.start(self.listen)
 
 
-@pytest.fixture
-def cluster(zookeeper: ZooKeeperServer, tmp_path: Path) -> Iterator[ThreeBookies]:
-    with ThreeBookies(zookeeper, tmp_path / "bookies") as cluster:
+@pytest.fixture(scope="module")
+def bookies(
+    zookeeper: ZooKeeperServer, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[ThreeBookies]:
+    with ThreeBookies(zookeeper, tmp_path_factory.mktemp("bookies")) as cluster:
         yield cluster
+
+
+@pytest.fixture
+def cluster(bookies: ThreeBookies) -> Iterator[ThreeBookies]:
+    with bookies.another_namespace():
+        yield bookies
 
 
 def secured(
