@@ -36,6 +36,7 @@ from tailrace.broker.quotas.config import QuotaConfig
 from tailrace.broker.quotas.connection_counts import numbers_of
 from tailrace.broker.transactions.config import TransactionConfig
 from tailrace.compaction.cleaner.config import CleanerConfig
+from tailrace.core.access.tokens.config import TokensConfig
 from tailrace.core.runtime.config import (
     AtLeastOne,
     ConfigError,
@@ -268,6 +269,7 @@ class BrokerConfig:
     groups: GroupConfig = field(default_factory=GroupConfig)
     transactions: TransactionConfig = field(default_factory=TransactionConfig)
     quotas: QuotaConfig = field(default_factory=QuotaConfig)
+    tokens: TokensConfig = field(default_factory=TokensConfig)
     authorization: AuthorizationConfig = field(default_factory=AuthorizationConfig)
     cleaner: CleanerConfig = field(default_factory=CleanerConfig)
     http: HttpConfig = field(default_factory=HttpConfig)
