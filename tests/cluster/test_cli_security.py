@@ -1,6 +1,7 @@
 """The commands at a broker that speaks TLS: one file says how to get in, and no output shows it."""
 
 import json
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
@@ -18,6 +19,7 @@ from tests.certificates import Authority
 from tests.cluster.cli import output, refusal, tailrace
 from tests.ports import free_port
 from tests.process import TailraceProcess
+from tests.unit.core.access.oauth.issuer import jwk_of, key_set, token
 
 
 @pytest.fixture
@@ -148,6 +150,37 @@ def test_commands_log_in(with_user: WithUser, tmp_path: Path) -> None:
     output = b"".join(shown).decode() + with_user.broker.output
     assert "sesame" not in output
     assert "simsim" not in output
+
+
+def test_commands_log_in_by_a_token_in_a_file(
+    broker_factory: Callable[..., TailraceProcess], tmp_path: Path
+) -> None:
+    keys = tmp_path / "keys.json"
+    keys.write_bytes(key_set(jwk_of("RS256")))
+    settings = (
+        "sasl.enabled.mechanisms=OAUTHBEARER",
+        f"sasl.oauthbearer.jwks.endpoint.url={keys.as_uri()}",
+        "sasl.oauthbearer.expected.issuer=https://issuer.test",
+        "sasl.oauthbearer.expected.audience=kafka",
+    )
+    broker = broker_factory(*(part for each in settings for part in ("--set", each)))
+    broker.start(f"SASL_PLAINTEXT://127.0.0.1:{free_port()}")
+    file, place = tmp_path / "client.properties", tmp_path / "token"
+    file.write_text(
+        "security.protocol=SASL_PLAINTEXT\n"
+        "sasl.mechanism=OAUTHBEARER\n"
+        f"sasl.oauthbearer.token.endpoint.url={place.as_uri()}\n"
+    )
+    claims = {"sub": "alice", "iss": "https://issuer.test", "aud": "kafka", "iat": 0}
+    good = token("RS256", {**claims, "exp": int(time.time()) + 600})
+    place.write_text(good)
+    for words in (("topic", "list"), ("group", "list")):
+        output(*words, "--command-config", str(file), bootstrap=broker.bootstrap)
+    place.write_text(token("RS256", {**claims, "exp": 1}))
+    for words in (("topic", "list"), ("group", "list")):
+        text = refusal(1, *words, "--command-config", str(file), bootstrap=broker.bootstrap)
+        assert "OAUTHBEARER: the server refuses the token" in text
+    assert good not in broker.output
 
 
 def test_a_file_that_cannot_be_used_is_named(tmp_path: Path) -> None:
