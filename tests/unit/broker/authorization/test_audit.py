@@ -110,7 +110,7 @@ def test_without_a_place_or_a_level_there_is_none() -> None:
 def test_a_log_that_cannot_be_written_is_refused_by_name(tmp_path: Path) -> None:
     log = audit_of(AuditLevel.ALL, str(tmp_path / "no" / "log"), lambda: 0)
     assert log is not None
-    with pytest.raises(OSError, match="audit.log: .*/no/log cannot be written: No such file"):
+    with pytest.raises(OSError, match=r"audit.log: .*/no/log cannot be written: No such file"):
         log.check()
 
 
