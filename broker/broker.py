@@ -6,11 +6,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from tailrace.broker.cluster.known_epochs import KnownEpochs
+from tailrace.broker.fetching.parked import ParkedFetches
 from tailrace.broker.following.directions import Directions
 from tailrace.core.runtime.loop_turns import LoopTurns
 
 if TYPE_CHECKING:
     from tailrace.broker.authentication.authentication import Authentication
+    from tailrace.broker.authorization.audit import Audit
     from tailrace.broker.cluster.disk_room import AskedBookies
     from tailrace.broker.cluster.dynamic_configs import DynamicConfigs
     from tailrace.broker.cluster.routes import Routes
@@ -94,8 +96,12 @@ class Broker:
     authentication: "Authentication"
     authorizer: "Authorizer | None" = None
     """What decides; None: everybody may do everything, as in Kafka without an authorizer."""
+    audit: "Audit | None" = None
+    """Notes what was decided; None: nothing does."""
     acls: "AclStore | None" = None
     """What the authorizer decides by; None without one."""
+    parked: ParkedFetches = field(default_factory=ParkedFetches)
+    """Fetches that wait and are asked about again when what is allowed changes."""
     unsent: "Budget"
     """Unsent response bytes of slow clients."""
     directions: Directions = field(default_factory=Directions)

@@ -14,6 +14,7 @@ from random import SystemRandom
 from typing import NamedTuple
 
 from tailrace.broker.authentication.authentication import Authentication
+from tailrace.broker.authorization.audit import audit_of
 from tailrace.broker.authorization.config import AuthorizationConfig
 from tailrace.broker.broker import Broker
 from tailrace.broker.cluster.config_entities import ConfigEntities
@@ -149,6 +150,12 @@ async def _start_access(broker: Broker, metrics: Metrics, stack: AsyncExitStack)
         metrics.register("broker_acl", broker.acls.metrics)
         await broker.acls.start()
         stack.push_async_callback(broker.acls.close)
+    if broker.audit is not None:
+        broker.audit.check()
+        stack.push_async_callback(broker.audit.close)
+        metrics.register("broker_audit", broker.audit.metrics)
+    if broker.authorizer is not None:
+        broker.authorizer.listen(broker.parked.wake_all)
 
 
 async def _start_coordinators(broker: Broker, metrics: Metrics, stack: AsyncExitStack) -> None:
@@ -222,6 +229,9 @@ async def _make_broker(config: BrokerConfig, storage: Storage, clock: Clock) -> 
         authentication=Authentication(config.network.sasl, users, secret, tokens, clock),
         authorizer=None if acls is None else acls.authorizer,
         acls=acls,
+        audit=audit_of(
+            config.authorization.audit_level, config.authorization.audit_log, clock.now_ms
+        ),
         unsent=Budget("unsent bytes", config.network.response_bytes_max),
     )
     follow_configs(broker)

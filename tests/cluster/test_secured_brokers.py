@@ -126,6 +126,8 @@ def test_transactions_go_over_brokers_that_log_in_to_each_other(
         "sasl.mechanism.inter.broker.protocol=SCRAM-SHA-512",
         "connections.max.reauth.ms=2000",
         "ssl.client.auth=required",
+        "authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "super.users=User:broker;User:ANONYMOUS",
     )
     brokers = [
         secured(cluster, authority, node_id, *own, protocol="SASL_SSL") for node_id in (1, 2, 3)
@@ -140,6 +142,7 @@ def test_transactions_go_over_brokers_that_log_in_to_each_other(
     assert PASSWORD not in shown
     assert "secret" not in shown
     assert "does not let this broker in" not in shown
+    assert "peer_refuses" not in shown
 
 
 def test_a_broker_with_a_wrong_password_gets_no_answer_and_says_why(
