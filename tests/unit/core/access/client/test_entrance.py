@@ -61,7 +61,7 @@ class Peer:
 
     def __init__(self, context: ssl.SSLContext | None, **answers: Any) -> None:
         self._context = context
-        self._answers = ANSWERS | {APIS_BY_NAME[name]: each for name, each in answers.items()}
+        self.answers = ANSWERS | {APIS_BY_NAME[name]: each for name, each in answers.items()}
         self.heard: list[str] = []
         self.passwords: list[bytes] = []
 
@@ -81,7 +81,10 @@ class Peer:
                 connection = self._context.wrap_socket(connection, server_side=True)
             with connection, connection.makefile("rb") as stream:
                 while size := stream.read(4):
-                    connection.sendall(self._answer(stream.read(int.from_bytes(size, "big"))))
+                    answer = self._answer(stream.read(int.from_bytes(size, "big")))
+                    if not answer:
+                        return
+                    connection.sendall(answer)
 
     def _answer(self, frame: bytes) -> bytes:
         header, at = decode_request_header(memoryview(frame))
@@ -90,7 +93,7 @@ class Peer:
         if api is SASL_AUTHENTICATE:
             request = decode_request(api, header.api_version, memoryview(frame)[at:])
             self.passwords.append(bytes(request.auth_bytes))
-        answer = self._answers[api.key]
+        answer = self.answers[api.key]
         if isinstance(answer, bytes):
             return answer
         return b"".join(response_frame(api, header.api_version, header.correlation_id, answer))
@@ -221,3 +224,34 @@ def test_a_handshake_that_does_not_end_is_given_up(
             connected(listening.getsockname()[1], entrance, timeout_s=0.2)
         thread.join(10)
         accepted[0].close()
+
+
+@pytest.mark.parametrize("sent", [b"", b"\x16\x03\x03\x00\x05"])
+def test_a_connection_that_ends_in_its_handshake_may_be_made_again(
+    entrance: ClientEntrance, sent: bytes
+) -> None:
+    with closing(socket.create_server(("127.0.0.1", 0))) as listening:
+
+        def accept() -> None:
+            connection, _ = listening.accept()
+            connection.recv(5)  # and so the end is a reset, or not
+            connection.sendall(sent)
+            connection.close()
+
+        thread = threading.Thread(target=accept)
+        thread.start()
+        with pytest.raises(NoAnswer):
+            connected(listening.getsockname()[1], entrance)
+        thread.join(10)
+
+
+def test_a_connection_that_ends_later_may_be_made_again(
+    server: ssl.SSLContext, entrance: ClientEntrance
+) -> None:
+    peer = Peer(server, authenticate=let_in())
+    peer.answers[HEARTBEAT.key] = b""  # an end without a word of TLS
+    with peer.listening() as port, closing(connected(port, entrance)) as connection:
+        with pytest.raises(NoAnswer):
+            connection.ask(HEARTBEAT, HeartbeatRequest(group_id="g"))
+        with pytest.raises(NoAnswer):
+            connection.ask(HEARTBEAT, HeartbeatRequest(group_id="g"))
