@@ -239,7 +239,12 @@ async def _make_broker(config: BrokerConfig, storage: Storage, clock: Clock) -> 
 
 
 def _way_to_others(config: BrokerConfig) -> Entrance:
-    return entrance_of(config.peers, config.network.inter_broker_security, _own_stores(config))
+    return entrance_of(
+        config.network.inter_broker_security,
+        _own_stores(config),
+        config.peers.identification,
+        config.login_to_others,
+    )
 
 
 def _own_stores(config: BrokerConfig) -> TlsConfig:
