@@ -12,6 +12,7 @@ from tailrace.core.runtime.loop_turns import LoopTurns
 
 if TYPE_CHECKING:
     from tailrace.broker.authentication.authentication import Authentication
+    from tailrace.broker.authorization.audit import Audit
     from tailrace.broker.cluster.disk_room import AskedBookies
     from tailrace.broker.cluster.dynamic_configs import DynamicConfigs
     from tailrace.broker.cluster.routes import Routes
@@ -95,6 +96,8 @@ class Broker:
     authentication: "Authentication"
     authorizer: "Authorizer | None" = None
     """What decides; None: everybody may do everything, as in Kafka without an authorizer."""
+    audit: "Audit | None" = None
+    """Notes what was decided; None: nothing does."""
     acls: "AclStore | None" = None
     """What the authorizer decides by; None without one."""
     parked: ParkedFetches = field(default_factory=ParkedFetches)

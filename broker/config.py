@@ -5,7 +5,7 @@ and its sockets. The parts never import this module.
 """
 
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from tailrace.broker.authentication.config import SaslConfig
 from tailrace.broker.authorization.config import AuthorizationConfig
@@ -16,6 +16,7 @@ from tailrace.broker.http_config import HttpConfig
 from tailrace.broker.listener_settings import (
     LISTENER_PREFIX,
     check_listener_names,
+    jaas_of_listener,
     listener_leaf,
     of_listener,
     settings_of_listener,
@@ -45,6 +46,9 @@ from tailrace.core.runtime.config import (
     settings_below,
 )
 from tailrace.core.security.tls_config import TlsConfig
+
+if TYPE_CHECKING:
+    from tailrace.core.access.client.login import Login
 
 ReplicaSelector: TypeAlias = Literal[
     "org.apache.kafka.common.replica.LeaderSelector",
@@ -285,6 +289,11 @@ class BrokerConfig:
 
     def __post_init__(self) -> None:
         self.http.check_tls(self.network.tls)
+    def login_to_others(self) -> "Login":
+        """Return as whom this broker logs in to others. Errors: ConfigError."""
+        network = self.network
+        own = jaas_of_listener(network.per_listener, network.inter_broker, self.peers.mechanism)
+        return self.peers.login(own)
 
     @property
     def serves_racks(self) -> bool:

@@ -13,6 +13,7 @@ from random import SystemRandom
 from typing import NamedTuple
 
 from tailrace.broker.authentication.authentication import Authentication
+from tailrace.broker.authorization.audit import audit_of
 from tailrace.broker.authorization.config import AuthorizationConfig
 from tailrace.broker.broker import Broker
 from tailrace.broker.cluster.config_entities import ConfigEntities
@@ -148,6 +149,10 @@ async def _start_access(broker: Broker, metrics: Metrics, stack: AsyncExitStack)
         metrics.register("broker_acl", broker.acls.metrics)
         await broker.acls.start()
         stack.push_async_callback(broker.acls.close)
+    if broker.audit is not None:
+        broker.audit.check()
+        stack.push_async_callback(broker.audit.close)
+        metrics.register("broker_audit", broker.audit.metrics)
     if broker.authorizer is not None:
         broker.authorizer.listen(broker.parked.wake_all)
 
@@ -225,10 +230,27 @@ async def _make_broker(config: BrokerConfig, storage: Storage, clock: Clock) -> 
         ),
         authorizer=None if acls is None else acls.authorizer,
         acls=acls,
+        audit=audit_of(
+            config.authorization.audit_level, config.authorization.audit_log, clock.now_ms
+        ),
         unsent=Budget("unsent bytes", config.network.response_bytes_max),
     )
     follow_configs(broker)
     return broker
+
+
+def _way_to_others(config: BrokerConfig) -> Entrance:
+    return entrance_of(
+        config.network.inter_broker_security,
+        _own_stores(config),
+        config.peers.identification,
+        config.login_to_others,
+    )
+
+
+def _own_stores(config: BrokerConfig) -> TlsConfig:
+    """Return the keys and authorities that this broker has among brokers."""
+    return config.network.tls_of(config.network.inter_broker)
 
 
 def _acl_store(config: AuthorizationConfig, storage: Storage) -> AclStore | None:

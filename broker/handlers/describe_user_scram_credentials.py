@@ -26,9 +26,17 @@ async def describe_user_scram_credentials(
     ctx: RequestContext, request: DescribeUserScramCredentialsRequest
 ) -> DescribeUserScramCredentialsResponse:
     """Say of each user which credentials it has."""
-    if code := ctx.cluster_refusal(Operation.DESCRIBE):
-        return DescribeUserScramCredentialsResponse(error_code=code, error_message=WHY[code])
     users, pace = ctx.broker.users, ctx.pace()
+    if code := ctx.cluster_refusal(Operation.DESCRIBE):
+        refused = [
+            DescribeUserScramCredentialsResult(
+                user=user.name, error_code=code, error_message=WHY[code]
+            )
+            async for user in pace.each(request.users or ())
+        ]
+        return DescribeUserScramCredentialsResponse(
+            error_code=code, error_message=WHY[code], results=refused
+        )
     names = [user.name for user in request.users or ()]
     twice = await repeated(names, pace)
     wanted = dict.fromkeys(names) if names else await in_order(list(users), pace)

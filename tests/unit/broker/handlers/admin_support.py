@@ -89,6 +89,7 @@ class Admin:
             bookies=Bookies(bookies),
             turns=LoopTurns(),
             authorizer=None,
+            audit=None,
         )
         self._broker: Broker = broker
         self.broker = broker
