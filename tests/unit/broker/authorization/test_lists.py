@@ -28,7 +28,7 @@ from tailrace.protocol.kafka.messages.offset_fetch import (
     OffsetFetchRequestGroup,
 )
 from tailrace.protocol.kafka.messages.produce import TopicProduceData
-from tests.unit.broker.authorization.cases import produced
+from tests.unit.broker.authorization.requests import produced
 from tests.unit.broker.authorization.support import (
     Grant,
     guard,
