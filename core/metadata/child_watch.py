@@ -12,7 +12,7 @@ from typing import Final
 from tailrace.core.errors import CoreError, CorruptData, NoNode
 from tailrace.core.metadata.store import MetadataStore, WatchEvent
 from tailrace.core.runtime.forever import Forever
-from tailrace.core.runtime.tasks import Tasks
+from tailrace.core.runtime.tasks import Tasks, together
 
 logger = logging.getLogger(__name__)
 
@@ -31,16 +31,19 @@ class ChildWatch:
         parent: str,
         note: Callable[[str], Awaitable[None]],
         known: Iterable[str],
+        at_once: int = 1,
     ) -> None:
         """`note`: reads the child of a name, there or not, and acts on it. Errors: CoreError.
 
         `known`: children that the caller has read, and that may go before there is a watch.
+        `at_once`: how many children are read, and noted, side by side.
         """
         self._store = store
         self._parent = parent
         self._note = note
         self._tasks = Tasks("child_watch")
         self._forever = Forever(f"child_watch.{parent.rpartition('/')[2]}", pause_s_max=PAUSE_S)
+        self._at_once = at_once
         self._watched: set[str] = set()
         self._unread = set(known)
         self._is_list_unread = True
@@ -87,20 +90,30 @@ class ChildWatch:
                 self._is_list_unread = True
                 raise
             self._unread |= self._watched.symmetric_difference(names)
-        failed = False
-        for name in sorted(self._unread):  # a change during the reads wakes it again
-            self._unread.discard(name)
+        all_acted_on = True
+        names = sorted(self._unread)  # a change during the reads wakes it again
+        for at in range(0, len(names), self._at_once):
+            some = names[at : at + self._at_once]
+            self._unread.difference_update(some)
             try:
-                await self._read(name)
-            except (CoreError, asyncio.CancelledError):
-                self._unread.add(name)
+                all_acted_on &= all(await together([self._is_acted_on(name) for name in some]))
+            except BaseException:
+                self._unread.update(some)
                 raise
-            except Exception as error:  # noqa: BLE001 - noted
-                self._unread.add(name)
-                self._forever.failed(name, error)
-                failed = True
-        if failed:
+        if not all_acted_on:
             asyncio.get_running_loop().call_later(RETRY_S, self._wake.set)
+
+    async def _is_acted_on(self, name: str) -> bool:
+        """Read a child; return False if a bug keeps it from being acted on. Errors: CoreError."""
+        try:
+            await self._read(name)
+        except CoreError:
+            raise
+        except Exception as error:  # noqa: BLE001 - noted
+            self._unread.add(name)
+            self._forever.failed(name, error)
+            return False
+        return True
 
     async def _read(self, name: str) -> None:
         """Watch a child, then have it read: what happens in between fires the watch."""

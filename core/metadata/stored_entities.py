@@ -13,7 +13,7 @@ from typing import Final, Generic, NamedTuple, TypeAlias, TypeVar
 from tailrace.core.errors import BadVersion, CorruptData, MetadataConflict, NodeExists, NoNode
 from tailrace.core.metadata.child_watch import ChildWatch
 from tailrace.core.metadata.entity_nodes import entity_name, entity_node
-from tailrace.core.metadata.node_reads import read_nodes
+from tailrace.core.metadata.node_reads import READS_AT_ONCE, read_nodes
 from tailrace.core.metadata.store import Check, Create, Delete, MetadataStore, Node, Op, SetData
 from tailrace.core.runtime.listeners import tell
 from tailrace.core.runtime.loop_turns import LoopTurns, Pace
@@ -81,7 +81,7 @@ class StoredEntities(Generic[T]):
                 self._take(name, self._decoded(self._path(name), node))
             except CorruptData as error:
                 logger.error("entity_unreadable name=%r error=%s", name, error)  # noqa: TRY400
-        self._watch = ChildWatch(self._store, self._parent, self._note, nodes)
+        self._watch = ChildWatch(self._store, self._parent, self._note, nodes, READS_AT_ONCE)
         self._watch.start()
 
     async def close(self) -> None:

@@ -10,8 +10,9 @@ import pytest
 
 from tailrace.core.errors import CorruptData, MetadataConflict
 from tailrace.core.metadata.entity_nodes import entity_node
+from tailrace.core.metadata.node_reads import READS_AT_ONCE
 from tailrace.core.metadata.sqlite import SqliteStore
-from tailrace.core.metadata.store import Op
+from tailrace.core.metadata.store import Node, Op, Watch
 from tailrace.core.metadata.stored_entities import EntityCodec, StoredEntities
 from tailrace.core.runtime.clock import ManualClock
 from tailrace.core.runtime.loop_turns import PIECE_UNITS, LoopTurns, Pace
@@ -148,6 +149,41 @@ def test_two_that_change_one_entity_both_have_their_say(tmp_path: Path) -> None:
                 for each in (mine, theirs) * 2:
                     group.create_task(each.change({"alice": lambda found: (found or "") + "x"}))
             assert (await store.get("/t/users/alice")).data == b"xxxx"
+
+    asyncio.run(run())
+
+
+class CountingStore(SqliteStore):
+    """Counts how many single reads are under way at a time."""
+
+    under_way = most = 0
+
+    async def exists(self, path: str, watch: Watch | None = None) -> Node | None:
+        self.under_way += 1
+        self.most = max(self.most, self.under_way)
+        try:
+            return await super().exists(path, watch)
+        finally:
+            self.under_way -= 1
+
+
+def test_what_changed_while_nothing_was_heard_is_read_side_by_side(tmp_path: Path) -> None:
+    """Else what somebody takes away stays in force here for as long as all others take."""
+
+    async def run() -> None:
+        store = CountingStore(tmp_path / "metadata.db", ManualClock())
+        mine, theirs = (StoredEntities(store, "/t/users", CODEC) for _ in range(2))
+        await theirs.start()
+        names = [f"{number}" for number in range(3 * READS_AT_ONCE)]
+        await theirs.change({name: lambda _: "one" for name in names})
+        await mine.start()
+        await theirs.change({name: lambda _: "two" for name in names})
+        await until_equal(store, mine, theirs)
+        assert store.most >= READS_AT_ONCE // 2
+        assert all_of(mine) == dict.fromkeys(names, "two")
+        for each in (mine, theirs):
+            await each.close()
+        await store.close()
 
     asyncio.run(run())
 
