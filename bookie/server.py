@@ -18,7 +18,8 @@ from tailrace.bookie.config import MIB, BookieConfig
 from tailrace.bookie.requests import Bookie
 from tailrace.core.runtime.budget import Budget
 from tailrace.core.runtime.forever import Forever
-from tailrace.core.runtime.net import HOLD_USER, FrameChannel, FrameLimits
+from tailrace.core.runtime.frame_user import FrameLimits
+from tailrace.core.runtime.net import HOLD_USER, FrameChannel
 from tailrace.core.runtime.receive_buffer import ReceiveBuffer
 from tailrace.core.runtime.tasks import Tasks
 from tailrace.protocol.bookkeeper import v2_answers, v2_requests

@@ -10,6 +10,7 @@ from tailrace.broker.following.directions import Directions
 from tailrace.core.runtime.loop_turns import LoopTurns
 
 if TYPE_CHECKING:
+    from tailrace.broker.authentication.authentication import Authentication
     from tailrace.broker.cluster.disk_room import AskedBookies
     from tailrace.broker.cluster.dynamic_configs import DynamicConfigs
     from tailrace.broker.cluster.routes import Routes
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from tailrace.broker.peers.peers import Peers
     from tailrace.broker.quotas.registry import QuotaRegistry
     from tailrace.broker.transactions.coordinator import TransactionCoordinator
+    from tailrace.core.access.acls.store import AclStore
     from tailrace.core.access.authorizer import Authorizer
     from tailrace.core.access.users.codec import Credentials
     from tailrace.core.metadata.store import MetadataStore
@@ -87,8 +89,11 @@ class Broker:
     fetch_sessions: "FetchSessionCache"
     quotas: "QuotaRegistry"
     users: "StoredEntities[Credentials]"
+    authentication: "Authentication"
     authorizer: "Authorizer | None" = None
     """What decides; None: everybody may do everything, as in Kafka without an authorizer."""
+    acls: "AclStore | None" = None
+    """What the authorizer decides by; None without one."""
     unsent: "Budget"
     """Unsent response bytes of slow clients."""
     directions: Directions = field(default_factory=Directions)

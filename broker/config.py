@@ -7,6 +7,8 @@ and its sockets. The parts never import this module.
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, TypeAlias
 
+from tailrace.broker.authentication.config import SaslConfig
+from tailrace.broker.authorization.config import AuthorizationConfig
 from tailrace.broker.cluster.config import TopicsConfig
 from tailrace.broker.coordinator.config import GroupConfig
 from tailrace.broker.following.config import FollowingConfig
@@ -75,8 +77,9 @@ class NetworkConfig:
     security_protocols: tuple[str, ...] = setting(
         "listener.security.protocol.map",
         (),
-        "How the clients of listeners speak: a list of NAME:PROTOCOL; PLAINTEXT or SSL. A listener "
-        "without an entry has the protocol that it is named like, else PLAINTEXT.",
+        "How the clients of listeners speak: a list of NAME:PROTOCOL; PLAINTEXT, SSL, "
+        "SASL_PLAINTEXT or SASL_SSL. A listener without an entry has the protocol that it is named "
+        "like, else PLAINTEXT.",
     )
     principal_rules: str = setting(
         "ssl.principal.mapping.rules",
@@ -87,9 +90,11 @@ class NetworkConfig:
     handshake_ms_max: AtLeastOne = setting(
         "connection.handshake.timeout.ms",
         10_000,
-        "A connection whose TLS handshake is not over by then is closed.",
+        "A connection whose TLS handshake is not over by then is closed, as is one that is not "
+        "authenticated (SASL) so long after it could begin to.",
     )
     tls: TlsConfig = field(default_factory=TlsConfig)
+    sasl: SaslConfig = field(default_factory=SaslConfig)
     per_listener: tuple[tuple[str, Any], ...] = settings_below(LISTENER_PREFIX, listener_leaf)
     backlog: AtLeastOne = setting(
         "socket.listen.backlog.size",
@@ -164,9 +169,9 @@ class NetworkConfig:
         check_listener_names(self.per_listener, [each.name for each in self.parsed_listeners])
         for name, protocol in self.protocols.items():
             tls = self.tls_of(name)
-            if protocol is SecurityProtocol.SSL and not tls.has_key:
+            if protocol.uses_tls and not tls.has_key:
                 raise ValueError(
-                    f"listeners: {name} speaks SSL and there is no certificate: "
+                    f"listeners: {name} speaks TLS and there is no certificate: "
                     "set ssl.keystore.location"
                 )
             PrincipalRules(self.principal_rules_of(name))
@@ -242,6 +247,7 @@ class BrokerConfig:
     groups: GroupConfig = field(default_factory=GroupConfig)
     transactions: TransactionConfig = field(default_factory=TransactionConfig)
     quotas: QuotaConfig = field(default_factory=QuotaConfig)
+    authorization: AuthorizationConfig = field(default_factory=AuthorizationConfig)
     cleaner: CleanerConfig = field(default_factory=CleanerConfig)
     http: HttpConfig = field(default_factory=HttpConfig)
     following: FollowingConfig = field(default_factory=FollowingConfig)

@@ -9,9 +9,9 @@ Flow: FrameChannel -> on_frame -> handler -> InFlight -> Outbox -> FrameChannel.
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine
-from typing import Any, Final, NamedTuple
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
 
-from tailrace.broker.broker import Broker
 from tailrace.broker.charging import charged_call, charged_frame, frame_of
 from tailrace.broker.context import RequestContext
 from tailrace.broker.errors import CloseConnection, KafkaError, error_code
@@ -21,10 +21,10 @@ from tailrace.broker.listeners import ConnectionInfo, Endpoint
 from tailrace.broker.outbox import Outbox
 from tailrace.broker.quotas.request_quota import RequestQuota
 from tailrace.broker.refusals import error_response, unsupported_frame
+from tailrace.broker.sasl_door import Behind, SaslDoor
 from tailrace.broker.serial_requests import SerialRequests
 from tailrace.broker.throttle import Throttle
 from tailrace.core.errors import CoreError
-from tailrace.core.runtime.budget import Budget
 from tailrace.core.runtime.net import HOLD_THROTTLE, HOLD_USER, FrameChannel
 from tailrace.protocol.errors import ProtocolError, UnsupportedVersion
 from tailrace.protocol.ids import Buffer
@@ -36,32 +36,21 @@ from tailrace.protocol.kafka.header import (
 )
 from tailrace.protocol.kafka.steps import Steps
 
+if TYPE_CHECKING:
+    from tailrace.broker.connection_owner import ConnectionOwner
+
 logger = logging.getLogger(__name__)
 
 LONG_BYTES: Final = 4096
 """A longer request may have more elements than are decoded at once."""
 
-Spawn = Callable[[Coroutine[Any, Any, None]], "asyncio.Task[None]"]
-
-
-class ConnectionOwner(NamedTuple):
-    """What all connections of a server share."""
-
-    broker: Broker
-    requests: Budget
-    """Bytes of all requests in flight."""
-    spawn: Spawn
-    """Start a task that the server owns."""
-    now_s: Callable[[], float]
-    opened: Callable[["KafkaConnection", bytes | None], str]
-    """Count a connection in, name its user by its certificate; return why it may not stay."""
-    closed: Callable[["KafkaConnection"], None]
-
 
 class KafkaConnection:
     """A connection from the first byte to the last; a fault in it ends it and nothing else."""
 
-    def __init__(self, owner: ConnectionOwner, listener: str) -> None:
+    def __init__(
+        self, owner: "ConnectionOwner[KafkaConnection]", listener: str, *, uses_sasl: bool = False
+    ) -> None:
         self.info = ConnectionInfo("?", 0, listener)
         self._owner = owner
         self._broker = owner.broker
@@ -73,6 +62,8 @@ class KafkaConnection:
         self._serial = SerialRequests(self._run, self._is_ready)
         self._channel: FrameChannel | None = None
         self._stopping = False
+        behind = Behind(lambda: self.info, partial(setattr, self, "info"), self._send, self._end)
+        self._sasl = SaslDoor(owner, behind) if uses_sasl else None
 
     # -- FrameUser --------------------------------------------------------------------------------
 
@@ -82,13 +73,17 @@ class KafkaConnection:
         self._outbox.open(channel)
         host, _, port = channel.peer.rpartition(":")
         if host:  # else it is gone already, and nobody can say who it was
-            reached = Endpoint(*channel.local) if channel.local is not None else None
+            reached = channel.local and Endpoint(*channel.local)
             self.info = ConnectionInfo(host, int(port), self.info.listener, reached)
+        if self._sasl is not None:
+            self._sasl.open(channel)
         if refusal := self._owner.opened(self, channel.certificate):
             channel.abort(refusal)
 
-    def on_frame(self, frame: memoryview) -> None:
+    def on_frame(self, frame: memoryview) -> None:  # noqa: PLR0915 - hot: few calls
         """Take a request; run it now or when its turn comes. Errors: ProtocolError closes."""
+        if self._sasl is not None and self._sasl.takes(frame):
+            return
         size = len(frame)
         self._outbox.take(size)
         metrics = self._metrics
@@ -112,6 +107,8 @@ class KafkaConnection:
             handler = self._broker.faults.handler_of(handler)
         item.handler = handler
         if handler.pipelined:
+            if self._sasl is not None:
+                self._sasl.check(header.api_key)
             request = decode_request(handler.api, header.api_version, frame[body_at:])
             self._call(item, handler, request)
         else:
@@ -130,9 +127,9 @@ class KafkaConnection:
         self._throttle.cancel()
         self._outbox.drop()
         self._serial.clear()
+        if self._sasl is not None:
+            self._sasl.close()
         self._owner.closed(self)
-
-    # -- what the server asks ---------------------------------------------------------------------
 
     @property
     def idle_since_s(self) -> float:
@@ -153,8 +150,7 @@ class KafkaConnection:
                 self._metrics.requests_expired_total += 1
                 if item.build is not None:
                     self.answer(item, item.build)
-        channel = self._channel
-        if channel is None:
+        if (channel := self._channel) is None:
             return
         stalled = channel.is_stalled(now_s, hurry=self._broker.unsent.full)
         hoards = self._serial.hoards(now_s, is_throttled=self._throttle.is_on)
@@ -162,6 +158,8 @@ class KafkaConnection:
         if stalled or hoards:
             self._metrics.connections_cut_total += 1
             channel.abort("no progress" if stalled else "too much waits behind one request")
+        elif self._sasl is not None and self._sasl.is_late(now_s):
+            channel.abort("not authenticated in time")
         elif now_s - self.idle_since_s > self._limits.idle_ms_max / 1000:
             logger.debug("connection idle peer=%s", channel.peer)
             channel.close()
@@ -181,12 +179,15 @@ class KafkaConnection:
 
     def let_in(self) -> None:
         """Take requests."""
+        if self._sasl is not None:
+            self._sasl.restart_time()
         if self._channel is not None:
             self._channel.release(HOLD_THROTTLE)
 
     def cut(self, reason: str) -> None:
         """Close at once; what is unsent is lost, and nothing in flight is answered."""
-        self._abort(reason)
+        if self._channel is not None:
+            self._channel.abort(reason)
 
     def close(self) -> None:
         """Send what is written and close."""
@@ -201,6 +202,9 @@ class KafkaConnection:
         assert frame is not None
         assert handler is not None
         item.frame = None
+        if self._sasl is not None and not self._sasl.lets_pass(header.api_key):
+            item.task = self._owner.spawn(self._sasl.answer_again(item, frame))
+            return
         body = frame[item.body_at :]
         if len(body) > LONG_BYTES:
             item.task = self._owner.spawn(self._run_long(item, handler, body))
@@ -357,10 +361,10 @@ class KafkaConnection:
         try:
             self._serial.go_on()
         except ProtocolError as error:
-            self._abort(str(error))
+            self.cut(str(error))
         except Exception:
             logger.exception("request failed peer=%s", self.info.host)
-            self._abort("request failed")
+            self.cut("request failed")
 
     def _is_ready(self) -> bool:
         """Whether the client takes its answers, and need not wait."""
@@ -368,8 +372,6 @@ class KafkaConnection:
         if channel is None or self._stopping:
             return False
         return not channel.write_blocked and not self._throttle.is_on
-
-    # -- odds and ends ----------------------------------------------------------------------------
 
     def _answer_unsupported(self, frame: memoryview, error: UnsupportedRequest) -> None:
         """Tell a client which ApiVersions are spoken; for anything else close, as Kafka does."""
@@ -387,7 +389,7 @@ class KafkaConnection:
     ) -> Any:
         """Return a response that says only the error; an API without a place for it is closed."""
         logger.info("request failed api=%s error=%s", handler.api.name, error)
-        response = error_response(handler.api, error)
+        response = error_response(handler.api, item.header.api_version, error)
         if response is None:
             self._end(item, f"{handler.api.name} failed: {error_code(error).name}")
         return response
@@ -395,8 +397,4 @@ class KafkaConnection:
     def _end(self, item: InFlight, reason: str) -> None:
         """End the connection because `item` has no answer."""
         item.parts = []
-        self._abort(reason)
-
-    def _abort(self, reason: str) -> None:
-        if self._channel is not None:
-            self._channel.abort(reason)
+        self.cut(reason)

@@ -13,7 +13,8 @@ from typing import Final, NamedTuple
 
 from typing_extensions import override
 
-from tailrace.core.access.authorizer import Requester
+from tailrace.core.access.requester import Requester
+from tailrace.core.access.sasl.mechanism import Authenticated
 
 PORT_MAX: Final = 65_535
 ANONYMOUS: Final = "ANONYMOUS"
@@ -31,9 +32,18 @@ class SecurityProtocol(StrEnum):
 
     PLAINTEXT = "PLAINTEXT"
     SSL = "SSL"
+    SASL_PLAINTEXT = "SASL_PLAINTEXT"
+    SASL_SSL = "SASL_SSL"
 
+    @property
+    def uses_tls(self) -> bool:
+        """Whether what they say is encrypted."""
+        return self in {SecurityProtocol.SSL, SecurityProtocol.SASL_SSL}
 
-_NOT_SPOKEN: Final = frozenset({"SASL_PLAINTEXT", "SASL_SSL"})
+    @property
+    def uses_sasl(self) -> bool:
+        """Whether they have to say who they are before all else."""
+        return self in {SecurityProtocol.SASL_PLAINTEXT, SecurityProtocol.SASL_SSL}
 
 
 class Endpoint(NamedTuple):
@@ -97,17 +107,15 @@ def protocol_of(name: str, given: Mapping[str, SecurityProtocol]) -> SecurityPro
     """
     if name in given:
         return given[name]
-    is_protocol = name in _NOT_SPOKEN or name in SecurityProtocol.__members__
-    return _protocol(name, "listeners") if is_protocol else SecurityProtocol.PLAINTEXT
+    return SecurityProtocol.__members__.get(name, SecurityProtocol.PLAINTEXT)
 
 
 def _protocol(text: str, setting: str) -> SecurityProtocol:
-    if text in _NOT_SPOKEN:
-        raise ValueError(f"{setting}: {text}: SASL is not spoken; PLAINTEXT and SSL are")
     try:
         return SecurityProtocol(text)
     except ValueError:
-        raise ValueError(f"{setting}: {text} is not a protocol; PLAINTEXT and SSL are") from None
+        known = ", ".join(SecurityProtocol)
+        raise ValueError(f"{setting}: {text} is not a protocol; {known} are") from None
 
 
 def check_listeners(
@@ -141,6 +149,10 @@ class ConnectionInfo(NamedTuple):
     """The address of ours that it connected to, as seen on this machine."""
     user: str = ANONYMOUS
     """As which it is known; quotas go by it."""
+    authenticated: Authenticated | None = None
+    """What SASL found out; None: the listener does not ask."""
+    session_ends_s: float | None = None
+    """When it is not known any more, by the loop's time; None: never."""
 
     @property
     def requester(self) -> Requester:

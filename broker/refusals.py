@@ -1,5 +1,6 @@
 """Answers to requests that were not carried out: of an unknown version, or failed whole. Pure."""
 
+import dataclasses
 from typing import Any
 
 from tailrace.broker.errors import KafkaError, error_code
@@ -31,8 +32,9 @@ def unsupported_frame(header: RequestHeader) -> list[Buffer] | None:
     return response_frame(API_VERSIONS, 0, header.correlation_id, response)
 
 
-def error_response(api: Api[Any, Any], error: KafkaError | CoreError) -> Any | None:
-    """Return a response that says only the error; None if the API has no place for it."""
-    if "error_code" not in api.response.__slots__:
-        return None
-    return api.response(error_code=error_code(error))
+def error_response(api: Api[Any, Any], version: int, error: KafkaError | CoreError) -> Any | None:
+    """Return a response that says only the error; None if that version has no place for it."""
+    for field in dataclasses.fields(api.response):
+        if field.name == "error_code" and field.metadata["wire"].present(version):
+            return api.response(error_code=error_code(error))
+    return None

@@ -13,6 +13,8 @@ from functools import partial
 from random import SystemRandom
 from typing import NamedTuple
 
+from tailrace.broker.authentication.authentication import Authentication
+from tailrace.broker.authorization.config import AuthorizationConfig
 from tailrace.broker.broker import Broker
 from tailrace.broker.cluster.config_entities import ConfigEntities
 from tailrace.broker.cluster.disk_room import AskedBookies
@@ -43,6 +45,9 @@ from tailrace.broker.transactions.coordinator import Parts, TransactionCoordinat
 from tailrace.compaction.cleaner.config import check_change
 from tailrace.compaction.cleaner.pool import CleanerPool
 from tailrace.compaction.worker import RetentionWorker
+from tailrace.core.access.acls.authorizer import AclAuthorizer
+from tailrace.core.access.acls.store import AclStore
+from tailrace.core.access.users.cluster_secret import cluster_secret
 from tailrace.core.access.users.codec import USER_CODEC
 from tailrace.core.log.namespace import LogNamespace
 from tailrace.core.metadata.child_watch import ChildWatch
@@ -130,8 +135,13 @@ async def _start_access(broker: Broker, metrics: Metrics, stack: AsyncExitStack)
     """Learn who may come in and what they may do, before anybody can."""
     await broker.quotas.start(metrics)
     stack.push_async_callback(broker.quotas.close)
+    stack.push_async_callback(broker.authentication.close)
     await broker.users.start()
     stack.push_async_callback(broker.users.close)
+    if broker.acls is not None:
+        metrics.register("broker_acl", broker.acls.metrics)
+        await broker.acls.start()
+        stack.push_async_callback(broker.acls.close)
 
 
 async def _start_coordinators(broker: Broker, metrics: Metrics, stack: AsyncExitStack) -> None:
@@ -163,6 +173,8 @@ async def _make_broker(config: BrokerConfig, storage: Storage, clock: Clock) -> 
     routes = Routes(topics, config.node_id, serves_racks=config.serves_racks)
     partitions = PartitionLogs(storage.namespace, topics, clock, config.partitions, routes)
     bookies = storage.bookies
+    users = StoredEntities(store, paths.users, USER_CODEC)
+    secret = await cluster_secret(store, paths.user_secret)
     configs = DynamicConfigs(config, config.node_id, ConfigEntities(store, paths), topics)
     peers = Peers(routes, f"broker-{config.node_id}")
     leaders = Leaders(routes, peers)
@@ -171,6 +183,7 @@ async def _make_broker(config: BrokerConfig, storage: Storage, clock: Clock) -> 
     groups = GroupCoordinator(config.groups, group_parts)
     producer_ids = ProducerIds(store, paths)
     parts = Parts(topics, partitions, groups, bookies, producer_ids, clock, routes, peers)
+    acls = _acl_store(config.authorization, storage)
     broker = Broker(
         config=config,
         configs=configs,
@@ -194,11 +207,24 @@ async def _make_broker(config: BrokerConfig, storage: Storage, clock: Clock) -> 
             config.fetch_session_slots, lambda: random.randint(1, SESSION_ID_MAX)
         ),
         quotas=QuotaRegistry(store, paths.quotas, ClientQuotas(config.quotas, clock)),
-        users=StoredEntities(store, paths.users, USER_CODEC),
+        users=users,
+        authentication=Authentication(config.network.sasl, users, secret),
+        authorizer=None if acls is None else acls.authorizer,
+        acls=acls,
         unsent=Budget("unsent bytes", config.network.response_bytes_max),
     )
     follow_configs(broker)
     return broker
+
+
+def _acl_store(config: AuthorizationConfig, storage: Storage) -> AclStore | None:
+    if not config.enabled:
+        return None
+    authorizer = AclAuthorizer(
+        super_users=config.super_users,
+        allow_everyone_without_acl=config.allow_everyone_without_acl,
+    )
+    return AclStore(storage.store, storage.paths.acls, authorizer)
 
 
 def _topics(

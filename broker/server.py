@@ -14,14 +14,16 @@ from typing import TYPE_CHECKING
 import tailrace.broker.handlers.registry  # noqa: F401 - fills the table of handlers
 from tailrace.broker.broker import Broker
 from tailrace.broker.config import BrokerConfig, NetworkConfig
-from tailrace.broker.connection import ConnectionOwner, KafkaConnection
+from tailrace.broker.connection import KafkaConnection
 from tailrace.broker.connection_gate import ConnectionGate
-from tailrace.broker.listeners import ANONYMOUS, SecurityProtocol
+from tailrace.broker.connection_owner import ConnectionOwner
+from tailrace.broker.listeners import ANONYMOUS
 from tailrace.broker.principals import NoUser, PrincipalRules
 from tailrace.core.runtime.budget import Budget
 from tailrace.core.runtime.forever import Forever
+from tailrace.core.runtime.frame_user import FrameLimits
 from tailrace.core.runtime.metrics import Metrics
-from tailrace.core.runtime.net import FrameChannel, FrameLimits
+from tailrace.core.runtime.net import FrameChannel
 from tailrace.core.runtime.plain_listener import PlainListener
 from tailrace.core.runtime.receive_buffer import ReceiveBuffer
 from tailrace.core.runtime.tasks import Tasks
@@ -50,6 +52,12 @@ class BrokerServer:
         broker.configs.listen(lambda config: self._gate.use(config.network))
         self._loop = asyncio.get_running_loop()
         self._requests = Budget("request bytes", self._config.queued_bytes_max)
+        self._protocols = self._config.protocols
+        self._limits = FrameLimits(
+            frame_bytes_max=self._config.request_bytes_max,
+            write_high_bytes=self._config.unsent_bytes_max,
+            stall_s=self._config.stall_ms / 1000,
+        )
         self._receive = ReceiveBuffer(unfinished_bytes_max=self._config.queued_bytes_max)
         self._owner = ConnectionOwner(
             broker=broker,
@@ -57,6 +65,7 @@ class BrokerServer:
             spawn=lambda work: self._tasks.spawn(work, "request"),
             now_s=self._loop.time,
             opened=self._on_opened,
+            admit=self._admit,
             closed=self._on_closed,
         )
         broker.cut_connections = self.cut_connections
@@ -70,6 +79,7 @@ class BrokerServer:
         self._metrics = metrics
         if metrics is not None:
             metrics.register("broker", broker.metrics)
+            metrics.register("broker_authentication", broker.authentication.metrics)
             metrics.register("broker_lane", broker.partitions.shared.lane.metrics)
 
     @property
@@ -81,7 +91,10 @@ class BrokerServer:
     def budgets(self) -> tuple[Budget, ...]:
         """All that clients share here; nothing is in use once they are gone and all is settled."""
         receive = self._receive
-        return self._requests, self._broker.unsent, receive.unfinished, receive.held
+        sasl = self._broker.authentication
+        strangers = sasl.strangers, sasl.receive.unfinished, sasl.receive.held
+        known = self._requests, self._broker.unsent, receive.unfinished, receive.held
+        return *known, *strangers
 
     async def bind(self) -> None:
         """Take the addresses, and say which they are; nobody can connect yet.
@@ -167,7 +180,7 @@ class BrokerServer:
     def _new_listening(self, listener: str) -> "PlainListener | TlsListener":
         make = partial(self._make_connection, listener)
         backlog = self._config.backlog
-        if self._config.protocols[listener] is SecurityProtocol.PLAINTEXT:
+        if not self._protocols[listener].uses_tls:
             return PlainListener(make, backlog)
         tls = self._open_tls(listener)
         door = TlsDoor(
@@ -187,19 +200,23 @@ class BrokerServer:
         return self._rules[listener].user_of(self._tls[listener].subject_of(certificate))
 
     def _make_connection(self, listener: str) -> FrameChannel:
-        config = self._config
-        limits = FrameLimits(
-            frame_bytes_max=config.request_bytes_max,
-            write_high_bytes=config.unsent_bytes_max,
-            stall_s=config.stall_ms / 1000,
-        )
-        user = KafkaConnection(self._owner, listener)
-        return FrameChannel(user, limits, self._requests, self._receive)
+        if not self._protocols[listener].uses_sasl:
+            user = KafkaConnection(self._owner, listener)
+            return FrameChannel(user, self._limits, self._requests, self._receive)
+        sasl = self._broker.authentication
+        limits = self._limits._replace(frame_bytes_max=sasl.config.receive_bytes_max)
+        user = KafkaConnection(self._owner, listener, uses_sasl=True)
+        return FrameChannel(user, limits, sasl.strangers, sasl.receive)
+
+    def _admit(self, channel: FrameChannel) -> None:
+        channel.admit(self._limits, self._requests, self._receive)
 
     def _on_opened(self, connection: KafkaConnection, certificate: bytes | None) -> str:
         self._connections.add(connection)
         if not self._gate.enter(connection):
             return "too many connections"
+        if self._protocols[connection.info.listener].uses_sasl:
+            return ""  # it says so itself, whatever its certificate says
         try:
             connection.info = connection.info._replace(
                 user=self._user_of(connection.info.listener, certificate)

@@ -35,7 +35,7 @@ from tailrace.processes.standalone_config import StandaloneConfig
 if TYPE_CHECKING:
     from tailrace.faults.control import FaultControl
 
-_LOCK_FILE = "tailrace.lock"
+LOCK_FILE = "tailrace.lock"
 _SESSION_TIMEOUT_MS = 10_000
 """Of no effect: nobody else can have the store open, and what another session left is gone."""
 
@@ -113,7 +113,7 @@ async def _open_storage(
     except OSError as error:
         reason = f"cannot keep anything in {config.data}: {error.strerror}"
         raise OSError(error.errno, reason) from error
-    stack.callback(os.close, lock_file(config.data / _LOCK_FILE, "tailrace"))
+    stack.callback(os.close, lock_file(config.data / LOCK_FILE, "tailrace"))
     store = SqliteStore(config.metadata_path, clock)
     stack.push_async_callback(store.close)
     metrics.register("metadata", store.metrics)

@@ -23,6 +23,7 @@ COMMANDS = {
     "bookie": "tailrace.tools.bookies.bookie",
     "autorecovery": "tailrace.tools.bookies.autorecovery",
     "region": "tailrace.tools.proxies.region",
+    "user": "tailrace.tools.security.user",
     "topic": "tailrace.tools.topics.topic",
     "cleaner": "tailrace.tools.topics.cleaner",
     "group": "tailrace.tools.groups.group",

@@ -25,6 +25,7 @@ class ClusterPaths:
         self.quotas = f"{root}/quotas"
         self.configs = f"{root}/config"
         self.users = f"{root}/users"
+        self.user_secret = f"{root}/cluster/user_secret"
         self.acls = f"{root}/acls"
         self.tokens = f"{root}/delegation_tokens"
 

@@ -1,16 +1,18 @@
-"""DescribeUserScramCredentials, API 50, v0: there are none, and no way yet to give any.
+"""DescribeUserScramCredentials, API 50, v0: which users log in by SCRAM, by which mechanisms.
 
-Kept: all users are an empty list; one that is named is RESOURCE_NOT_FOUND, one that is named twice
+Kept: none named is all; one that is not there is RESOURCE_NOT_FOUND, one that is named twice
 DUPLICATE_RESOURCE. kafka-configs asks this whenever it describes users, for their quotas too.
 Source: org.apache.kafka.metadata.ScramImage.describe.
 """
 
 from tailrace.broker.context import RequestContext
 from tailrace.broker.handlers import handles
-from tailrace.broker.handlers._names import repeated
+from tailrace.broker.handlers._names import in_order, repeated
+from tailrace.core.access.users.codec import Credentials
 from tailrace.protocol.errors import ErrorCode
 from tailrace.protocol.kafka.apis import DESCRIBE_USER_SCRAM_CREDENTIALS
 from tailrace.protocol.kafka.messages.describe_user_scram_credentials import (
+    CredentialInfo,
     DescribeUserScramCredentialsRequest,
     DescribeUserScramCredentialsResponse,
     DescribeUserScramCredentialsResult,
@@ -21,19 +23,29 @@ from tailrace.protocol.kafka.messages.describe_user_scram_credentials import (
 async def describe_user_scram_credentials(
     ctx: RequestContext, request: DescribeUserScramCredentialsRequest
 ) -> DescribeUserScramCredentialsResponse:
-    """Say of each user that it has no credentials."""
+    """Say of each user which credentials it has."""
+    users, pace = ctx.broker.users, ctx.pace()
     names = [user.name for user in request.users or ()]
-    pace = ctx.pace()
     twice = await repeated(names, pace)
+    wanted = dict.fromkeys(names) if names else await in_order(list(users), pace)
     return DescribeUserScramCredentialsResponse(
         error_message="",
         results=[
-            _result(name, is_twice=name in twice) async for name in pace.each(dict.fromkeys(names))
+            _result(name, None if name in twice else users.get(name), is_twice=name in twice)
+            async for name in pace.each(wanted)
         ],
     )
 
 
-def _result(name: str, *, is_twice: bool) -> DescribeUserScramCredentialsResult:
+def _result(
+    name: str, credentials: Credentials | None, *, is_twice: bool
+) -> DescribeUserScramCredentialsResult:
+    if credentials:
+        infos = [
+            CredentialInfo(mechanism=mechanism, iterations=each.iterations)
+            for mechanism, each in sorted(credentials.items())
+        ]
+        return DescribeUserScramCredentialsResult(user=name, credential_infos=infos)
     code = ErrorCode.RESOURCE_NOT_FOUND
     message = f"Attempt to describe a user credential that does not exist: {name}"
     if is_twice:

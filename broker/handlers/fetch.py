@@ -108,6 +108,8 @@ async def _serve(
 ) -> FetchResponse:
     loop = asyncio.get_running_loop()
     deadline_s = loop.time() + min(request.max_wait_ms, WAIT_MS_MAX) / 1000
+    if ctx.connection.session_ends_s is not None:
+        deadline_s = min(deadline_s, ctx.connection.session_ends_s)  # it may not be known longer
     try:
         await collection.collect(pace)
         await collection.check_ahead(deadline_s)

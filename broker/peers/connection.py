@@ -11,7 +11,8 @@ from typing import Any, Final, TypeVar
 from tailrace.broker.peers.errors import PeerLost, PeerUnavailable, PeerUnsupported
 from tailrace.broker.peers.routes import Place
 from tailrace.core.runtime.budget import Budget
-from tailrace.core.runtime.net import FrameChannel, FrameLimits
+from tailrace.core.runtime.frame_user import FrameLimits
+from tailrace.core.runtime.net import FrameChannel
 from tailrace.core.runtime.receive_buffer import ReceiveBuffer
 from tailrace.protocol.errors import ProtocolError
 from tailrace.protocol.kafka.api import Api

@@ -1,17 +1,9 @@
 """What every door asks before it does something: whether the requester may."""
 
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from tailrace.core.access.acls.model import Operation, ResourceType
-
-
-class Requester(NamedTuple):
-    """Who asks, and from where."""
-
-    principal: str
-    """TYPE:NAME, as `User:alice`."""
-    host: str
-    """Address, as a listener saw it."""
+from tailrace.core.access.requester import Requester
 
 
 class Authorizer(Protocol):

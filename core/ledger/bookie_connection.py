@@ -13,7 +13,8 @@ from tailrace.core.ledger.bookie_client import Reply
 from tailrace.core.ledger.config import BookieClientConfig
 from tailrace.core.ledger.metrics import BookieClientMetrics
 from tailrace.core.runtime.budget import Budget
-from tailrace.core.runtime.net import FrameChannel, FrameLimits
+from tailrace.core.runtime.frame_user import FrameLimits
+from tailrace.core.runtime.net import FrameChannel
 from tailrace.core.runtime.receive_buffer import ReceiveBuffer
 from tailrace.core.runtime.tasks import Tasks
 from tailrace.protocol.bookkeeper.entry import FRAME_BYTES_LIMIT

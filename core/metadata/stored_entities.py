@@ -5,8 +5,9 @@ them in one `multi` with the versions that it saw, and is in force here before i
 processes hear of it by their watches. There is no half-done state, whenever a process is killed.
 """
 
+import asyncio
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final, Generic, NamedTuple, TypeAlias, TypeVar
 
 from tailrace.core.errors import BadVersion, CorruptData, MetadataConflict, NodeExists, NoNode
@@ -15,6 +16,7 @@ from tailrace.core.metadata.entity_nodes import entity_name, entity_node
 from tailrace.core.metadata.node_reads import read_nodes
 from tailrace.core.metadata.store import Create, Delete, MetadataStore, Node, Op, SetData
 from tailrace.core.runtime.listeners import tell
+from tailrace.core.runtime.loop_turns import LoopTurns, Pace
 
 logger = logging.getLogger(__name__)
 
@@ -22,6 +24,12 @@ T = TypeVar("T")
 
 ATTEMPTS_MAX: Final = 10
 """How often a change is tried against others of the same entities."""
+PAUSE_S: Final = 0.001
+"""Before the second attempt, twice as long before each later one: half a second in all."""
+NAME_UNIT: Final = 100
+"""Of so many characters one unit of work is to make a path."""
+DATA_UNIT: Final = 500
+"""Of so many bytes one unit of work is to read or write a value."""
 
 
 class EntityCodec(NamedTuple, Generic[T]):
@@ -30,6 +38,12 @@ class EntityCodec(NamedTuple, Generic[T]):
     encode: Callable[[T], bytes]
     decode: Callable[[str, bytes], T]
     """From path and data. Errors: CorruptData."""
+
+
+async def pause_before(attempt: int) -> None:
+    """Let others finish, who change the same things one after the other. `attempt`: from 0."""
+    if attempt:
+        await asyncio.sleep(PAUSE_S * (1 << attempt - 1))
 
 
 Change: TypeAlias = Callable[[T | None], T | None]
@@ -64,7 +78,7 @@ class StoredEntities(Generic[T]):
         found = await read_nodes(self._store, [f"{self._parent}/{node}" for node in nodes])
         for name, node in zip(map(entity_name, nodes), found, strict=True):
             try:
-                self._take(name, self._decoded(name, node))
+                self._take(name, self._decoded(self._path(name), node))
             except CorruptData as error:
                 logger.error("entity_unreadable name=%r error=%s", name, error)  # noqa: TRY400
         self._watch = ChildWatch(self._store, self._parent, self._note, nodes)
@@ -87,26 +101,46 @@ class StoredEntities(Generic[T]):
         """Return how many there are."""
         return len(self._values)
 
-    async def change(self, changes: Mapping[str, Change[T]]) -> None:
-        """Change entities, all of them or none.
+    async def read(self, names: Sequence[str], pace: Pace) -> dict[str, T | None]:
+        """Return what some entities have now; a look-up finds it from here on. Errors: CoreError.
+
+        `pace`: of the request. Cost: a round trip for each 128.
+        """
+        paths = await self._paths(names, pace)
+        nodes = await read_nodes(self._store, paths)
+        found: dict[str, _Made[T]] = {}
+        for name, path, node in zip(names, paths, nodes, strict=True):
+            units = _units_of(node)
+            found[name] = _Made(self._decoded(path, node), units)
+            await pace.spend(units)
+        await self._take_all(found, pace)
+        return {name: each.value for name, each in found.items()}
+
+    async def change(self, changes: Mapping[str, Change[T]], pace: Pace | None = None) -> None:
+        """Change entities, all of them or none. `pace`: of the request, if it may be long.
 
         Errors: what a change raises; MetadataConflict when others changed them again and again;
         OverCapacity for more than one `multi` takes; CoreError. Cancel: it happened or not.
         """
-        for _ in range(ATTEMPTS_MAX):
-            made: dict[str, T | None] = {}
+        pace = pace or Pace(LoopTurns())
+        paths = await self._paths(changes, pace)
+        for attempt in range(ATTEMPTS_MAX):
+            await pause_before(attempt)
+            made: dict[str, _Made[T]] = {}
             ops: list[Op] = []
-            paths = [self._path(name) for name in changes]
             nodes = await read_nodes(self._store, paths)
             for (name, change), path, node in zip(changes.items(), paths, nodes, strict=True):
-                value = made[name] = change(self._decoded(name, node))
-                ops.extend(self._op(path, value, node))
+                value = change(self._decoded(path, node))
+                needed = list(self._op(path, value, node))
+                ops += needed
+                made[name] = _Made(value, _units_of(node, *needed))
+                await pace.spend(2 * made[name].units)
             try:
-                await self._store.multi(ops)
+                if ops:
+                    await self._store.multi(ops)
             except (BadVersion, NodeExists, NoNode):
                 continue
-            for name, value in made.items():
-                self._take(name, value)
+            await self._take_all(made, pace)
             return
         raise MetadataConflict(f"{self._parent}: others change the same entities")
 
@@ -124,24 +158,67 @@ class StoredEntities(Generic[T]):
     def _path(self, name: str) -> str:
         return f"{self._parent}/{entity_node(name)}"
 
-    def _decoded(self, name: str, node: Node | None) -> T | None:
-        return None if node is None else self._codec.decode(self._path(name), node.data)
+    async def _paths(self, names: Iterable[str], pace: Pace) -> list[str]:
+        paths = []
+        for name in names:
+            paths.append(self._path(name))
+            await pace.spend(1 + len(paths[-1]) // NAME_UNIT)
+        return paths
+
+    def _decoded(self, path: str, node: Node | None) -> T | None:
+        return None if node is None else self._codec.decode(path, node.data)
 
     async def _note(self, child: str) -> None:
         name = entity_name(child)
         try:
-            value = self._decoded(name, await self._store.exists(self._path(name)))
+            path = self._path(name)
+            value = self._decoded(path, await self._store.exists(path))
         except CorruptData:
             self._take(name, None)  # what it said before may be what somebody took away
             raise
         self._take(name, value)
 
+    async def _take_all(self, made: "Mapping[str, _Made[T]]", pace: Pace) -> None:
+        """Take values at once; have listeners hear of each, all before it returns or is cancelled.
+
+        A listener finds the newest value, so what came in between does not get lost.
+        """
+        changed = iter([name for name, each in made.items() if self._has_taken(name, each.value)])
+        try:
+            for name in changed:
+                self._tell(name)
+                await pace.spend(made[name].units)
+        finally:
+            for name in changed:
+                self._tell(name)
+
     def _take(self, name: str, value: T | None) -> None:
+        if self._has_taken(name, value):
+            self._tell(name)
+
+    def _has_taken(self, name: str, value: T | None) -> bool:
+        """Take a value; return whether it is another one."""
         if self._values.get(name) == value:
-            return
+            return False
         if value is None:
             del self._values[name]
         else:
             self._values[name] = value
+        return True
+
+    def _tell(self, name: str) -> None:
         for listener in self._listeners:
             tell("entities", listener, name)
+
+
+class _Made(NamedTuple, Generic[T]):
+    """What an entity has, and what it takes to read, write or use that."""
+
+    value: T | None
+    units: int
+
+
+def _units_of(node: Node | None, *ops: Op) -> int:
+    data = [] if node is None else [node.data]
+    data += [op.data for op in ops if isinstance(op, Create | SetData)]
+    return 1 + sum(map(len, data)) // DATA_UNIT

@@ -18,11 +18,12 @@ import asyncio
 import logging
 import struct
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol, cast
+from typing import cast
 
 from typing_extensions import override
 
 from tailrace.core.runtime.budget import Budget
+from tailrace.core.runtime.frame_user import FrameLimits, FrameUser
 from tailrace.core.runtime.receive_buffer import ReceiveBuffer
 from tailrace.core.runtime.same_host import send_unpaced
 from tailrace.core.runtime.turn_writer import TurnWriter
@@ -43,42 +44,12 @@ HOLD_USER = 4
 """Not read because the owner has enough in flight."""
 HOLD_THROTTLE = 8
 """Not read because the peer is over a quota."""
+HOLD_LOGIN = 16
+"""Not read because it is just decided who the peer is."""
 
-_WRITE_HIGH_BYTES_MAX = 2**31 - 1
-"""What uvloop can keep of it."""
+_WRITE_HIGH_BYTES_MAX = 2**31 - 1  # what uvloop can keep of it
 
 _SIZE = struct.Struct(">i")
-
-
-class FrameLimits(NamedTuple):
-    """What one connection may cost."""
-
-    frame_bytes_max: int = 100 * 1024 * 1024
-    write_high_bytes: int = 1024 * 1024
-    """Unsent bytes above which the peer is called slow: its socket is not read any more."""
-    stall_s: float = 30.0
-    """A half-received frame or an undrained answer without progress for so long is stalled."""
-
-
-class FrameUser(Protocol):
-    """Who owns a connection's frames. All calls come from the loop."""
-
-    def on_open(self, channel: "FrameChannel") -> None:
-        """Take the channel; called once, first."""
-
-    def on_frame(self, frame: memoryview) -> None:
-        """Take one whole frame, without its size. It is the user's own and may be written to.
-
-        Its bytes are taken from the budget: the user gives `len(frame)` back when it is done with
-        the request, also when this call raises. Errors: a `ProtocolError` closes the connection
-        with one log line.
-        """
-
-    def on_drained(self) -> None:
-        """Go on building answers: the peer has taken what was written."""
-
-    def on_close(self, error: Exception | None) -> None:
-        """Forget the connection; called once, last. The user still gives back what is in flight."""
 
 
 class FrameChannel(asyncio.BufferedProtocol):
@@ -88,7 +59,11 @@ class FrameChannel(asyncio.BufferedProtocol):
     """
 
     def __init__(
-        self, user: FrameUser, limits: FrameLimits, budget: Budget, receive: ReceiveBuffer
+        self,
+        user: "FrameUser[FrameChannel]",
+        limits: FrameLimits,
+        budget: Budget,
+        receive: ReceiveBuffer,
     ) -> None:
         self.peer = "?"
         self.local: tuple[str, int] | None = None
@@ -129,8 +104,7 @@ class FrameChannel(asyncio.BufferedProtocol):
         if tls := transport.get_extra_info("ssl_object"):
             self.certificate = tls.getpeercert(binary_form=True)
         send_unpaced(transport)
-        high = min(self._limits.write_high_bytes, _WRITE_HIGH_BYTES_MAX)
-        transport.set_write_buffer_limits(high=high, low=high // 4)
+        self._limit_unsent()
         self.last_active_s = self._loop.time()
         self._user.on_open(self)
 
@@ -240,6 +214,16 @@ class FrameChannel(asyncio.BufferedProtocol):
         else:
             self._apply_hold()
 
+    def admit(self, limits: FrameLimits, budget: Budget, receive: ReceiveBuffer) -> None:
+        """Go on under the limits of peers that are known; only while the connection is held."""
+        assert self._held and self._body is None, "nothing is counted in two budgets"  # noqa: PT018
+        backlog = self._take_backlog()
+        self._limits, self._budget, self._receive = limits, budget, receive
+        if backlog:
+            self._backlog = backlog
+            receive.hold(len(backlog))
+        self._limit_unsent()
+
     def is_stalled(self, now_s: float, *, hurry: bool = False) -> bool:
         """Whether the peer made no progress for `stall_s` inside a frame or in taking an answer.
 
@@ -335,7 +319,8 @@ class FrameChannel(asyncio.BufferedProtocol):
         """Give a frame that did not arrive whole its own memory."""
         size: int = _SIZE.unpack_from(view, at)[0]
         came = view[at + _SIZE.size : end]
-        body = UnfinishedFrame(size, came, self._receive.unfinished, self._loop.time())
+        receive, now_s = self._receive, self._loop.time()
+        body = UnfinishedFrame(size, came, receive.unfinished, now_s, receive.first_bytes)
         self._body = body
         if body.is_full:
             self._make_room(body)
@@ -376,6 +361,11 @@ class FrameChannel(asyncio.BufferedProtocol):
             return memoryview(b"")
         self._receive.let_go(len(backlog))
         return backlog
+
+    def _limit_unsent(self) -> None:
+        high = min(self._limits.write_high_bytes, _WRITE_HIGH_BYTES_MAX)
+        if self._transport is not None:
+            self._transport.set_write_buffer_limits(high=high, low=high // 4)
 
     def _apply_hold(self) -> None:
         if self._closing or self._transport is None:

@@ -1,7 +1,7 @@
 """One buffer for what all connections of a loop receive."""
 
 from tailrace.core.runtime.budget import Budget
-from tailrace.core.runtime.unfinished import UNFINISHED_BYTES_MAX
+from tailrace.core.runtime.unfinished import FIRST_BYTES, UNFINISHED_BYTES_MAX
 
 RECEIVE_BUFFER_BYTES = 256 * 1024
 """The shared receive buffer: 16 frames of 16 KiB per system call."""
@@ -21,14 +21,17 @@ class ReceiveBuffer:
     arrive whole, and `held` what came whole but may not be looked at yet.
     """
 
-    __slots__ = ("held", "room", "unfinished", "view")
+    __slots__ = ("first_bytes", "held", "room", "unfinished", "view")
 
     def __init__(
         self,
         size: int = RECEIVE_BUFFER_BYTES,
         unfinished_bytes_max: int = UNFINISHED_BYTES_MAX,
         held_bytes_max: int = HELD_BYTES_MAX,
+        first_bytes: int = FIRST_BYTES,
     ) -> None:
+        """`first_bytes`: of an unfinished frame, before it is let in; see `unfinished.py`."""
+        self.first_bytes = first_bytes
         self.view = memoryview(bytearray(size))
         self.room = self.view  # where the next read goes
         self.unfinished = Budget("unfinished frames", unfinished_bytes_max)

@@ -9,7 +9,7 @@ let in, with all of its size, as soon as there is room, so that what was begun c
 from tailrace.core.runtime.budget import Budget
 
 FIRST_BYTES = 64 * 1024
-"""Memory for a frame that was not let in yet."""
+"""Memory for a frame that was not let in yet; peers that are not known yet get less."""
 
 AHEAD_BYTES_MAX = 2 * 1024 * 1024
 """How far memory for a frame may run ahead of its bytes; beyond it the buffer doubles."""
@@ -26,13 +26,21 @@ class UnfinishedFrame:
 
     __slots__ = ("_budget", "_counted", "_mark_have", "_mark_s", "body", "have", "size")
 
-    def __init__(self, size: int, came: memoryview, budget: Budget, now_s: float) -> None:
+    def __init__(
+        self,
+        size: int,
+        came: memoryview,
+        budget: Budget,
+        now_s: float,
+        first_bytes: int = FIRST_BYTES,
+    ) -> None:
+        """`first_bytes`: what it may have before it was let in."""
         self.size = size
         self.have = have = len(came)
         self._budget = budget
-        let_in = have >= FIRST_BYTES and not budget.full
+        let_in = have >= first_bytes and not budget.full
         self.body = bytearray(
-            min(size, have + AHEAD_BYTES_MAX if let_in else max(have, FIRST_BYTES))
+            min(size, have + AHEAD_BYTES_MAX if let_in else max(have, first_bytes))
         )
         self.body[:have] = came
         self._counted = size if let_in else len(self.body)

@@ -26,6 +26,10 @@ from tailrace.protocol.kafka.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
 )
+from tailrace.protocol.kafka.messages.alter_user_scram_credentials import (
+    AlterUserScramCredentialsRequest,
+    AlterUserScramCredentialsResponse,
+)
 from tailrace.protocol.kafka.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from tailrace.protocol.kafka.messages.consumer_group_describe import (
     ConsumerGroupDescribeRequest,
@@ -35,17 +39,20 @@ from tailrace.protocol.kafka.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
 )
+from tailrace.protocol.kafka.messages.create_acls import CreateAclsRequest, CreateAclsResponse
 from tailrace.protocol.kafka.messages.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,
 )
 from tailrace.protocol.kafka.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
+from tailrace.protocol.kafka.messages.delete_acls import DeleteAclsRequest, DeleteAclsResponse
 from tailrace.protocol.kafka.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
 from tailrace.protocol.kafka.messages.delete_records import (
     DeleteRecordsRequest,
     DeleteRecordsResponse,
 )
 from tailrace.protocol.kafka.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
+from tailrace.protocol.kafka.messages.describe_acls import DescribeAclsRequest, DescribeAclsResponse
 from tailrace.protocol.kafka.messages.describe_client_quotas import (
     DescribeClientQuotasRequest,
     DescribeClientQuotasResponse,
@@ -123,6 +130,14 @@ from tailrace.protocol.kafka.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochResponse,
 )
 from tailrace.protocol.kafka.messages.produce import ProduceRequest, ProduceResponse
+from tailrace.protocol.kafka.messages.sasl_authenticate import (
+    SaslAuthenticateRequest,
+    SaslAuthenticateResponse,
+)
+from tailrace.protocol.kafka.messages.sasl_handshake import (
+    SaslHandshakeRequest,
+    SaslHandshakeResponse,
+)
 from tailrace.protocol.kafka.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from tailrace.protocol.kafka.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
@@ -165,6 +180,9 @@ DESCRIBE_GROUPS: Final = Api(
     15, "DescribeGroups", range(7), 5, DescribeGroupsRequest, DescribeGroupsResponse
 )
 LIST_GROUPS: Final = Api(16, "ListGroups", range(6), 3, ListGroupsRequest, ListGroupsResponse)
+SASL_HANDSHAKE: Final = Api(
+    17, "SaslHandshake", range(2), NEVER, SaslHandshakeRequest, SaslHandshakeResponse
+)
 API_VERSIONS: Final = Api(18, "ApiVersions", range(5), 3, ApiVersionsRequest, ApiVersionsResponse)
 CREATE_TOPICS: Final = Api(
     19, "CreateTopics", range(2, 8), 5, CreateTopicsRequest, CreateTopicsResponse
@@ -224,11 +242,19 @@ WRITE_TXN_MARKERS: Final = Api(
 TXN_OFFSET_COMMIT: Final = Api(
     28, "TxnOffsetCommit", range(6), 3, TxnOffsetCommitRequest, TxnOffsetCommitResponse
 )
+DESCRIBE_ACLS: Final = Api(
+    29, "DescribeAcls", range(1, 4), 2, DescribeAclsRequest, DescribeAclsResponse
+)
+CREATE_ACLS: Final = Api(30, "CreateAcls", range(1, 4), 2, CreateAclsRequest, CreateAclsResponse)
+DELETE_ACLS: Final = Api(31, "DeleteAcls", range(1, 4), 2, DeleteAclsRequest, DeleteAclsResponse)
 ALTER_CONFIGS: Final = Api(
     33, "AlterConfigs", range(3), 2, AlterConfigsRequest, AlterConfigsResponse
 )
 DESCRIBE_LOG_DIRS: Final = Api(
     35, "DescribeLogDirs", range(1, 6), 2, DescribeLogDirsRequest, DescribeLogDirsResponse
+)
+SASL_AUTHENTICATE: Final = Api(
+    36, "SaslAuthenticate", range(3), 2, SaslAuthenticateRequest, SaslAuthenticateResponse
 )
 DELETE_GROUPS: Final = Api(
     42, "DeleteGroups", range(3), 2, DeleteGroupsRequest, DeleteGroupsResponse
@@ -273,6 +299,14 @@ DESCRIBE_USER_SCRAM_CREDENTIALS: Final = Api(
     0,
     DescribeUserScramCredentialsRequest,
     DescribeUserScramCredentialsResponse,
+)
+ALTER_USER_SCRAM_CREDENTIALS: Final = Api(
+    51,
+    "AlterUserScramCredentials",
+    range(1),
+    0,
+    AlterUserScramCredentialsRequest,
+    AlterUserScramCredentialsResponse,
 )
 UPDATE_FEATURES: Final = Api(
     57, "UpdateFeatures", range(3), 0, UpdateFeaturesRequest, UpdateFeaturesResponse
@@ -329,6 +363,8 @@ APIS: Final[Mapping[int, Api[Any, Any]]] = MappingProxyType(
             DESCRIBE_GROUPS,
             LIST_GROUPS,
             API_VERSIONS,
+            SASL_HANDSHAKE,
+            SASL_AUTHENTICATE,
             CREATE_TOPICS,
             DELETE_TOPICS,
             DELETE_RECORDS,
@@ -350,9 +386,13 @@ APIS: Final[Mapping[int, Api[Any, Any]]] = MappingProxyType(
             ALTER_PARTITION_REASSIGNMENTS,
             LIST_PARTITION_REASSIGNMENTS,
             DESCRIBE_USER_SCRAM_CREDENTIALS,
+            ALTER_USER_SCRAM_CREDENTIALS,
             UPDATE_FEATURES,
             DESCRIBE_LOG_DIRS,
             DESCRIBE_CLUSTER,
+            DESCRIBE_ACLS,
+            CREATE_ACLS,
+            DELETE_ACLS,
             DESCRIBE_CLIENT_QUOTAS,
             ALTER_CLIENT_QUOTAS,
             DESCRIBE_TOPIC_PARTITIONS,

@@ -17,6 +17,8 @@ from tailrace.broker.cluster.topic_codec import (
 )
 from tailrace.broker.partition.notes import CleanNotes, LogNotes, decode_notes
 from tailrace.broker.quotas.codec import decode_quotas, encode_quotas
+from tailrace.core.access.acls.codec import PatternEntries, decode_entries, encode_entries
+from tailrace.core.access.acls.model import Entry, Operation, Permission
 from tailrace.core.errors import CorruptData
 from tailrace.core.log.cold.nodes import ColdSegment, decode_cold, encode_cold
 from tailrace.core.log.ownership import parse_member
@@ -43,6 +45,9 @@ _NOTES = [
         cleaned=CleanNotes(first_dirty_offset=5, cleaned_ms=1, bytes_before=9, bytes_after=3)
     ).encode(),
 ]
+_ACLS = encode_entries(
+    PatternEntries((Entry("User:a", "*", Operation.DESCRIBE_CONFIGS, Permission.ALLOW),))
+)
 _STOPPED = b'{"region_stop_accept_new_stream": ["eu", "us"]}'
 
 
@@ -274,6 +279,7 @@ TARGETS = (
         [encode_configs({"a": "b"})],
         encode_configs,
     ),
+    _json("acl-node", partial(decode_entries, "/node"), [_ACLS], encode_entries),
     _json("quota-node", decode_quotas, [_QUOTAS], encode_quotas),
     _json("broker-node", _broker, [encode_broker(_BROKER)], encode_broker),
     _json("partition-notes", lambda data: decode_notes("log", data), _NOTES, _noted),

@@ -11,6 +11,7 @@ from tests.java.peers import JavaClient
 from tests.process import TailraceProcess
 
 MAIN_CLASSES: Final = {
+    "acls": "org.apache.kafka.tools.AclCommand",
     "broker-api-versions": "org.apache.kafka.tools.BrokerApiVersionsCommand",
     "cluster": "org.apache.kafka.tools.ClusterTool",
     "configs": "kafka.admin.ConfigCommand",

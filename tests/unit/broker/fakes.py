@@ -10,6 +10,7 @@ from dataclasses import replace
 from random import Random
 from typing import Any, NamedTuple
 
+from tailrace.broker.authentication.authentication import Authentication
 from tailrace.broker.broker import Broker
 from tailrace.broker.cluster.config_entities import ConfigEntities
 from tailrace.broker.cluster.dynamic_configs import DynamicConfigs
@@ -678,6 +679,7 @@ def make_world(
     producer_ids = ProducerIds(store)
     nobody: Any = None
     parts = Parts(anything, partitions, nobody, there, producer_ids, clock)
+    users = StoredEntities(store, "/users", USER_CODEC)
     broker = Broker(
         config=config,
         configs=DynamicConfigs(config, config.node_id, ConfigEntities(anything), anything),
@@ -703,7 +705,8 @@ def make_world(
             "/quotas",
             ClientQuotas(config.quotas, clock),
         ),
-        users=StoredEntities(store, "/users", USER_CODEC),
+        users=users,
+        authentication=Authentication(config.network.sasl, users, b"secret of tests"),
         unsent=Budget("unsent bytes", config.network.response_bytes_max),
     )
     routes.listen(broker.epochs.clear)

@@ -178,7 +178,7 @@ async def test_what_held_connections_keep_is_counted_and_has_a_bound() -> None:
         await served.world.open("t")
         first = await served.client()
         first.send(PRODUCE, V, produce_of(0, data=data()))
-        requests, _, _, held = served.server.budgets
+        requests, _, _, held, *_ = served.server.budgets
         held.limit = 2 * RECEIVE_BUFFER_BYTES
         await until(lambda: requests.full)
         clients = [await served.client() for _ in range(20)]

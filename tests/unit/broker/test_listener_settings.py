@@ -69,5 +69,5 @@ def test_what_is_refused(name: str, value: str, why: str) -> None:
 def test_a_listener_needs_a_certificate_of_its_own_or_the_common_one() -> None:
     of_one = ("listener.name.internal.ssl.keystore.location", "/own.pem")
     given = [Assignment(key, value, "test") for key, value in (LISTENERS, PROTOCOLS, of_one)]
-    with pytest.raises(ConfigError, match=r"A\.B speaks SSL and there is no certificate"):
+    with pytest.raises(ConfigError, match=r"A\.B speaks TLS and there is no certificate"):
         load(NetworkConfig, given)

@@ -47,7 +47,6 @@ def test_names_are_upper_case_as_in_kafka() -> None:
         (("A://::1:7",), (), "", "is not NAME://HOST:PORT"),
         (("A://a..b:7",), (), "", "is not NAME://HOST:PORT"),
         (("A://h:1",), (f"A://{'h' * 64}:7",), "", "is not NAME://HOST:PORT"),
-        (("SASL_SSL://h:1",), (), "", "SASL is not spoken"),
         (("A://h:1", "a://h:2"), (), "", "two listeners are named A"),
         (("A://h:1", "B://h:1"), (), "", "an address of its own"),
         (("A://h:1",), ("B://h:1",), "", "advertised.listeners: B is none of the listeners (A)"),

@@ -73,9 +73,8 @@ class Served:
     """A broker over fakes, on a port. At its end nothing may be left in any budget."""
 
     def __init__(self, *, auto: bool = True, **network: Any) -> None:
-        config = BrokerConfig(
-            network=NetworkConfig(listeners=("PLAINTEXT://127.0.0.1:0",), **network)
-        )
+        network.setdefault("listeners", ("PLAINTEXT://127.0.0.1:0",))
+        config = BrokerConfig(network=NetworkConfig(**network))
         self.world: World = make_world(auto=auto, config=config)
         self.server = BrokerServer(self.world.broker)
         self._clients: list[WireClient] = []

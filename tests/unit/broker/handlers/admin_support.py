@@ -20,6 +20,8 @@ from tailrace.broker.config import BrokerConfig
 from tailrace.broker.context import RequestContext
 from tailrace.broker.handlers import HANDLERS
 from tailrace.broker.listeners import Advertised, ConnectionInfo, Endpoint, Listener
+from tailrace.core.access.users.codec import USER_CODEC
+from tailrace.core.metadata.stored_entities import StoredEntities
 from tailrace.core.runtime.loop_turns import LoopTurns
 from tailrace.protocol.kafka.api import Api
 from tailrace.protocol.kafka.codec import (
@@ -41,6 +43,7 @@ R = TypeVar("R")
 for _name in (
     "alter_configs",
     "alter_partition_reassignments",
+    "alter_user_scram_credentials",
     "create_partitions",
     "create_topics",
     "delete_topics",
@@ -66,6 +69,7 @@ class Admin:
         bookies: int,
     ) -> None:
         self.topics = topics
+        self.users = StoredEntities(topics._nodes._store, "/users", USER_CODEC)
         self.streams = streams
         self.configs = configs
         self.routes = Routes(topics, configs.started_with.node_id)
@@ -74,6 +78,7 @@ class Admin:
         config = configs.started_with
         broker: Any = SimpleNamespace(
             topics=topics,
+            users=self.users,
             routes=self.routes,
             partitions=SimpleNamespace(stored=self),
             config=config,
@@ -125,7 +130,9 @@ async def admin(
         configs = DynamicConfigs(config, config.node_id, entities, topics_)
         to = Admin(configs, topics_, streams, bookies)
         await configs.start()
+        await to.users.start()
         yield to
+        await to.users.close()
 
 
 def run(story: Callable[[], Awaitable[None]]) -> None:

@@ -14,6 +14,7 @@ from tailrace.core.metadata.sqlite import SqliteStore
 from tailrace.core.metadata.store import Op
 from tailrace.core.metadata.stored_entities import EntityCodec, StoredEntities
 from tailrace.core.runtime.clock import ManualClock
+from tailrace.core.runtime.loop_turns import PIECE_UNITS, LoopTurns, Pace
 
 WITHIN_S = 10
 NAMES = ["alice", "", ".hidden", "Ä/..", "a b%2F"]
@@ -95,6 +96,49 @@ def test_all_entities_of_a_change_or_none(tmp_path: Path) -> None:
                 await mine.change({"alice": lambda _: "one", "bob": refused})
             assert await store.children("/t/users") == []
             assert not list(mine)
+
+    asyncio.run(run())
+
+
+def test_listeners_hear_of_all_that_changed_whenever_the_caller_is_cancelled(
+    tmp_path: Path,
+) -> None:
+    async def run() -> None:
+        async with two(tmp_path) as (store, mine, _):
+            heard: dict[str, str | None] = {}
+            begun = asyncio.Event()
+
+            def hear(name: str) -> None:
+                heard[name] = mine.get(name)
+                begun.set()
+
+            mine.listen(hear)
+            names = [f"{number}" for number in range(2 * PIECE_UNITS)]
+            changes = {name: lambda _: "one" for name in names}
+            changing = asyncio.ensure_future(mine.change(changes, Pace(LoopTurns())))
+            await begun.wait()
+            assert len(heard) < len(names)
+            assert all_of(mine) == dict.fromkeys(names, "one")
+            changing.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await changing
+            assert heard == dict.fromkeys(names, "one")
+            assert len(await store.children("/t/users")) == len(names)
+
+    asyncio.run(run())
+
+
+def test_what_is_read_is_known(tmp_path: Path) -> None:
+    async def run() -> None:
+        store = SqliteStore(tmp_path / "metadata.db", ManualClock())
+        await store.create("/t/users/alice", b"one", parents=True)
+        mine = StoredEntities(store, "/t/users", CODEC)
+        heard: list[str] = []
+        mine.listen(heard.append)
+        found = await mine.read(["alice", "bob"], Pace(LoopTurns()))
+        assert found == {"alice": "one", "bob": None}
+        assert (heard, all_of(mine)) == (["alice"], {"alice": "one"})
+        await store.close()
 
     asyncio.run(run())
 

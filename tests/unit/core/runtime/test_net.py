@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tailrace.core.runtime.budget import Budget
-from tailrace.core.runtime.net import HOLD_USER, FrameChannel, FrameLimits
+from tailrace.core.runtime.frame_user import FrameLimits
+from tailrace.core.runtime.net import HOLD_USER, FrameChannel
 from tailrace.core.runtime.receive_buffer import ReceiveBuffer
 from tailrace.core.runtime.unfinished import AHEAD_BYTES_MAX, FIRST_BYTES, PROGRESS_BYTES_MIN
 from tailrace.protocol.errors import BadValue

@@ -7,7 +7,8 @@ import sys
 import pytest
 
 from tailrace.core.runtime.budget import Budget
-from tailrace.core.runtime.net import FrameChannel, FrameLimits
+from tailrace.core.runtime.frame_user import FrameLimits
+from tailrace.core.runtime.net import FrameChannel
 from tailrace.core.runtime.receive_buffer import ReceiveBuffer
 from tailrace.core.runtime.same_host import UNPACED
 from tests.unit.core.runtime.test_net import FakeTransport, Recorder

@@ -58,8 +58,10 @@ def test_the_versions_are_the_ones_promised() -> None:
         "IncrementalAlterConfigs": (0, 1), "DescribeCluster": (0, 2), "UpdateFeatures": (0, 2),
         "ElectLeaders": (0, 2), "AlterPartitionReassignments": (0, 1),
         "ListPartitionReassignments": (0, 0), "DescribeUserScramCredentials": (0, 0),
+        "SaslHandshake": (0, 1), "SaslAuthenticate": (0, 2), "AlterUserScramCredentials": (0, 0),
         "DescribeTopicPartitions": (0, 0), "DeleteGroups": (0, 2), "OffsetDelete": (0, 0),
         "TxnOffsetCommit": (0, 5),
+        "DescribeAcls": (1, 3), "CreateAcls": (1, 3), "DeleteAcls": (1, 3),
         "DescribeClientQuotas": (0, 1), "AlterClientQuotas": (0, 1),
         "ConsumerGroupHeartbeat": (0, 1), "ConsumerGroupDescribe": (0, 1),
     }  # fmt: skip

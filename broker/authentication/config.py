@@ -1,0 +1,52 @@
+"""Settings of SASL, by Kafka's names."""
+
+from dataclasses import dataclass
+from typing import Final
+
+from tailrace.core.runtime.config import AtLeastOne, NotNegative, setting
+
+SERVED: Final = ("SCRAM-SHA-256", "SCRAM-SHA-512", "PLAIN")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SaslConfig:
+    """How clients of SASL listeners prove who they are."""
+
+    mechanisms: tuple[str, ...] = setting(
+        "sasl.enabled.mechanisms",
+        ("SCRAM-SHA-256", "SCRAM-SHA-512"),
+        f"The SASL mechanisms of all SASL listeners: {', '.join(SERVED)}. PLAIN sends the password "
+        "as it is: only over TLS.",
+    )
+    failed_delay_ms: NotNegative = setting(
+        "connection.failed.authentication.delay.ms",
+        100,
+        "How long a failed authentication is not answered; then its connection is closed.",
+    )
+    reauth_ms_max: NotNegative = setting(
+        "connections.max.reauth.ms",
+        0,
+        "How long a client is known before it has to authenticate again on its connection, which "
+        "is closed at its next request otherwise; 0: as long as the connection.",
+    )
+    receive_bytes_max: AtLeastOne = setting(
+        "sasl.server.max.receive.size",
+        524_288,
+        "Largest request of a client that is not authenticated yet. Unit: bytes.",
+    )
+
+    def __post_init__(self) -> None:
+        name = "sasl.enabled.mechanisms"
+        for each in self.mechanisms:
+            if each == "GSSAPI":
+                raise ValueError(f"{name}: GSSAPI (Kerberos) is not served; {_choice()}")
+            if each not in SERVED:
+                raise ValueError(f"{name}: {each} is not a mechanism; {_choice()}")
+        if len(set(self.mechanisms)) < len(self.mechanisms):
+            raise ValueError(f"{name}: a mechanism is there twice")
+        if not self.mechanisms:
+            raise ValueError(f"{name}: at least one is needed; {_choice()}")
+
+
+def _choice() -> str:
+    return f"{', '.join(SERVED)} are"

@@ -1,0 +1,1 @@
+"""What clients may do: the authorizer that a broker is configured with."""
