@@ -115,8 +115,11 @@ def test_a_cluster_that_is_secured_from_its_begin(
         assert cluster.heard() == b"hello\n"
         assert parsed("ledger", "list", "--metadata", cluster.metadata)
         asyncio.run(use_libraries(cluster.namespace))
+        user = ("user", "create", "alice", "--namespace", cluster.namespace)
+        output(*user, stdin=b"her-password\n")
         acls = cluster.acls()
         assert "/messaging/test/.tailrace/topics/greetings" in acls
+        assert any(path.startswith("/messaging/test/.tailrace/users/") for path in acls)
         assert any(path.startswith("/ledgers/00/") for path in acls)
         assert {path: cluster.wanted(path) for path in acls} == acls
 

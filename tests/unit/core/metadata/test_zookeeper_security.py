@@ -262,8 +262,10 @@ def test_acls_as_the_servers_make_them() -> None:
     assert resolved(how.acl("/ledgers"), [OWN]) == {OWN, *more}
     assert PLAIN.acl("/ledgers") == OPEN
     assert resolved(OPEN, [OWN]) == set(OPEN)
-    assert is_open(OPEN)
-    assert not is_open([OWN, WORLD_READ])
+    assert is_open(OPEN, readable=True)
+    assert is_open([OWN, WORLD_READ], readable=False)
+    assert not is_open([OWN, WORLD_READ], readable=True)
+    assert not is_open([OWN], readable=False)
 
 
 SECRET = Secret("x")
