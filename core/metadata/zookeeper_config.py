@@ -140,9 +140,13 @@ class ZookeeperSecurityConfig:
 
 
 def parse_users(text: str) -> tuple[tuple[str, str], ...]:
-    """Return (scheme, id) of each of `zookeeper.acl.users`. Errors: ValueError."""
+    """Return (scheme, id) of each of `zookeeper.acl.users`. Errors: ValueError.
+
+    A semicolon in a certificate's name has a backslash before it, as in ZooKeeper's own ids.
+    """
     users = []
-    for each in filter(None, (part.strip() for part in text.split(";"))):
+    parts = text.replace("\\;", "\0").split(";")
+    for each in filter(None, (part.replace("\0", "\\;").strip() for part in parts)):
         scheme, _, name = each.partition(":")
         if scheme not in ("sasl", "digest", "x509") or not name:
             raise ValueError(
