@@ -252,7 +252,6 @@ def test_a_running_cluster_is_secured_and_kill_nine_does_no_harm(
         cluster.greet("before")
         seen = parsed("cluster", "secure", *where, "--dry-run")
         assert seen[0]["open_to_the_world"] > LEDGERS_MANY
-        assert frozenset(OPEN) in cluster.acls().values()
 
         command = [str(TAILRACE), "cluster", "secure", *where]
         with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as killed:
