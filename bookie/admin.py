@@ -9,7 +9,8 @@
     GET /api/v1/bookie/info            freeSpace, totalSpace
     PUT /api/v1/bookie/gc              collects garbage and compacts now
 
-No authentication: the port belongs on an address that only operators reach.
+Clients are asked for certificates, or for nothing (core/security/http_port.py): then the port
+belongs on an address that only operators reach.
 Source: BookKeeper's HTTP admin API.
 """
 

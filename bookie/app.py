@@ -15,6 +15,7 @@ from tailrace.bookie.admin import routes
 from tailrace.bookie.config import BookieConfig
 from tailrace.bookie.disk_check import DiskCheck
 from tailrace.bookie.disk_watch import DiskWatch, in_all
+from tailrace.bookie.door import Door
 from tailrace.bookie.entry_judge import EntryJudge
 from tailrace.bookie.errors import NoRoom
 from tailrace.bookie.gc import GarbageCollector, Removed
@@ -44,6 +45,7 @@ from tailrace.core.runtime.http import HttpServer
 from tailrace.core.runtime.metrics import Metrics
 from tailrace.core.runtime.task_health import task_health
 from tailrace.core.runtime.tasks import Tasks
+from tailrace.core.security.http_port import http_server
 from tailrace.protocol.ids import BookieId, LedgerId
 
 logger = logging.getLogger(__name__)
@@ -310,15 +312,21 @@ async def start_bookie(
     """Open a bookie, listen and register.
 
     `stale_wait_ms`: how long the node of a killed process may stay, which is its session timeout.
-    Errors: as open_bookie; NodeExists (another process runs under this id), Unavailable.
+    Errors: as open_bookie; NodeExists (another process runs under this id), Unavailable;
+    ConfigError (keys or users that cannot be read).
     """
+    door = Door(config.security) if config.security.is_needed else None
     bookie = await open_bookie(config, store, clock, files, metrics)
     bookie.verify_reads()
     if store is not None:
         bookie.give_up_over_replicated(store, clock)
     if metrics is not None:
         task_health().register(metrics)
-    process = BookieProcess(bookie, BookieServer(bookie, config), _http(config, bookie, metrics))
+        if door is not None:
+            metrics.register("bookie_door", door.metrics, bookie=config.identity)
+    process = BookieProcess(
+        bookie, BookieServer(bookie, config, door), _http(config, bookie, metrics)
+    )
     try:
         await process.server.start()
         if process.http is not None:
@@ -337,4 +345,4 @@ def _http(config: BookieConfig, bookie: OpenBookie, metrics: Metrics | None) -> 
     if not config.http.enabled:
         return None
     handlers = routes(bookie, bookie.health, metrics or Metrics())
-    return HttpServer(config.http.host, config.http.port, handlers)
+    return http_server(config.http.host, config.http.port, handlers, config.http.tls)

@@ -8,8 +8,10 @@ from tailrace.bookie.disk_watch import DiskRules
 from tailrace.bookie.entry_log_format import HEADER_SIZE, POSITION_MAX
 from tailrace.bookie.group_format import GROUP_BYTES_MAX
 from tailrace.bookie.scrub import ScrubConfig
+from tailrace.bookie.security_config import BookieSecurity
 from tailrace.core.metadata.network_location import NetworkLocation, parse_location
 from tailrace.core.runtime.config import setting
+from tailrace.core.security.http_port import HttpTlsConfig
 from tailrace.protocol.bookkeeper.entry import (
     FRAME_BYTES_LIMIT,
     FRAME_OVERHEAD_BYTES,
@@ -72,10 +74,12 @@ class HttpConfig:
     enabled: bool = setting(
         "httpServerEnabled",
         False,
-        "Answer /health, /metrics and BookKeeper's admin paths over HTTP, without authentication.",
+        "Answer /health, /metrics and BookKeeper's admin paths over HTTP; who may is a matter of "
+        "httpServerTrustStorePath: without it, whoever reaches the port.",
     )
     host: str = setting("httpServerHost", "127.0.0.1", "Address of the HTTP port.")
     port: int = setting("httpServerPort", 8080, "The HTTP port; 0 picks one.")
+    tls: HttpTlsConfig = field(default_factory=HttpTlsConfig)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -200,6 +204,7 @@ class BookieConfig:
     disks: DiskConfig = field(default_factory=DiskConfig)
     scrub: ScrubConfig = field(default_factory=ScrubConfig)
     http: HttpConfig = field(default_factory=HttpConfig)
+    security: BookieSecurity = field(default_factory=BookieSecurity)
 
     def __post_init__(self) -> None:
         for name, paths in (

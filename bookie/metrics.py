@@ -27,3 +27,11 @@ class BookieMetrics:
     entry_logs_removed_total: int = counter("entry logs removed because no ledger lives in them")
     compacted_logs_total: int = counter("entry logs rewritten because little in them was alive")
     compacted_bytes_total: int = counter("bytes of entries that compaction wrote again")
+
+
+@dataclass(slots=True)
+class DoorMetrics:
+    """Numbers of a bookie that asks its clients who they are. Register them as `bookie_door`."""
+
+    tls_connections_total: int = counter("connections that were let in over TLS")
+    refusals_total: int = counter("connections that were not let in")

@@ -10,11 +10,12 @@ loop leave together.
 """
 
 import asyncio
-import functools
 import logging
+from functools import partial
 from typing import Final
 
 from tailrace.bookie.config import MIB, BookieConfig
+from tailrace.bookie.door import Door
 from tailrace.bookie.requests import Bookie
 from tailrace.core.runtime.budget import Budget
 from tailrace.core.runtime.forever import Forever
@@ -82,13 +83,13 @@ class BookieConnection:
             self._budget.give(len(frame))
             raise
         if type(request) is AddRequest:
-            self._bookie.submit(request, functools.partial(self._reply, origin, len(frame)))
+            self._bookie.submit(request, partial(self._reply, origin, len(frame)))
             return
         self._in_flight += 1
         if self._in_flight >= self._in_flight_max and self._channel is not None:
             self._is_held = True
             self._channel.hold(HOLD_USER)
-        self._bookie.submit(request, functools.partial(self._end_flight, origin, len(frame)))
+        self._bookie.submit(request, partial(self._end_flight, origin, len(frame)))
 
     @property
     def _in_flight_max(self) -> int:
@@ -164,8 +165,10 @@ def _encode_as_asked(origin: int | Origin, response: Response) -> list[Buffer]:
 class BookieServer:
     """Listens for one Bookie."""
 
-    def __init__(self, bookie: Bookie, config: BookieConfig) -> None:
+    def __init__(self, bookie: Bookie, config: BookieConfig, door: Door | None = None) -> None:
+        """`door`: lets connections in; it is closed with this server. None: all may come in."""
         self._bookie = bookie
+        self._door = door
         self._config = config
         self._budget = Budget("bookie_request_bytes", config.pending_bytes_max * MIB)
         self._receive = ReceiveBuffer()
@@ -178,7 +181,8 @@ class BookieServer:
     async def start(self) -> None:
         """Listen. Errors: OSError (the address is taken)."""
         loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(self._connect, self._config.host, self._config.port)
+        make = self._connect if self._door is None else partial(self._door.protocol, self._connect)
+        self._server = await loop.create_server(make, self._config.host, self._config.port)
         self.port = self._server.sockets[0].getsockname()[1]
         self._tasks.start(self._checks.run(self._cut_stalled), "check")
 
@@ -187,6 +191,8 @@ class BookieServer:
         if self._server is not None:
             self._server.close()
         await self._tasks.close()
+        if self._door is not None:
+            await self._door.close()
         for connection in list(self._connections):
             if connection.channel is not None:
                 connection.channel.close()

@@ -30,11 +30,13 @@ from tailrace.broker.listeners import (
     protocol_of,
 )
 from tailrace.broker.partition.config import PartitionConfig
-from tailrace.broker.principals import PrincipalRules
+from tailrace.broker.peers.config import InterBrokerConfig
 from tailrace.broker.quotas.config import QuotaConfig
 from tailrace.broker.quotas.connection_counts import numbers_of
 from tailrace.broker.transactions.config import TransactionConfig
 from tailrace.compaction.cleaner.config import CleanerConfig
+from tailrace.core.access.principals import PrincipalRules
+from tailrace.core.access.tokens.config import TokensConfig
 from tailrace.core.runtime.config import (
     AtLeastOne,
     ConfigError,
@@ -73,6 +75,11 @@ class NetworkConfig:
         "inter.broker.listener.name",
         "",
         "The listener that other brokers of the cluster connect to; empty is the first one.",
+    )
+    inter_broker_protocol: str = setting(
+        "security.inter.broker.protocol",
+        "",
+        "Instead of inter.broker.listener.name: the listener that is named like this protocol.",
     )
     security_protocols: tuple[str, ...] = setting(
         "listener.security.protocol.map",
@@ -163,7 +170,11 @@ class NetworkConfig:
     )
 
     def __post_init__(self) -> None:
-        check_listeners(self.parsed_listeners, self.parsed_advertised, self.inter_broker_listener)
+        if self.inter_broker_listener and self.inter_broker_protocol:
+            raise ValueError(
+                "inter.broker.listener.name and security.inter.broker.protocol: set one of them"
+            )
+        check_listeners(self.parsed_listeners, self.parsed_advertised, self.inter_broker)
         numbers_of(self.connections_per_ip_overrides)
         PrincipalRules(self.principal_rules)
         check_listener_names(self.per_listener, [each.name for each in self.parsed_listeners])
@@ -189,6 +200,17 @@ class NetworkConfig:
         return parse_listeners(self.advertised_listeners, "advertised.listeners")
 
     @property
+    def inter_broker(self) -> str:
+        """The listener that other brokers connect to. Errors: ValueError."""
+        named = self.inter_broker_listener or self.inter_broker_protocol
+        return named or next((each.name for each in self.parsed_listeners), "")
+
+    @property
+    def inter_broker_security(self) -> SecurityProtocol:
+        """How brokers speak to each other. Errors: ValueError."""
+        return self.protocols[self.inter_broker]
+
+    @property
     def protocols(self) -> dict[str, SecurityProtocol]:
         """How the clients of each listener speak. Errors: ValueError."""
         given = parse_protocols(self.security_protocols)
@@ -208,7 +230,7 @@ class NetworkConfig:
         return Advertised(
             self.parsed_listeners,
             self.parsed_advertised,
-            inter_broker=self.inter_broker_listener,
+            inter_broker=self.inter_broker,
             own_name=own_name,
             as_reached=as_reached,
         )
@@ -247,10 +269,15 @@ class BrokerConfig:
     groups: GroupConfig = field(default_factory=GroupConfig)
     transactions: TransactionConfig = field(default_factory=TransactionConfig)
     quotas: QuotaConfig = field(default_factory=QuotaConfig)
+    tokens: TokensConfig = field(default_factory=TokensConfig)
     authorization: AuthorizationConfig = field(default_factory=AuthorizationConfig)
     cleaner: CleanerConfig = field(default_factory=CleanerConfig)
     http: HttpConfig = field(default_factory=HttpConfig)
     following: FollowingConfig = field(default_factory=FollowingConfig)
+    peers: InterBrokerConfig = field(default_factory=InterBrokerConfig)
+
+    def __post_init__(self) -> None:
+        self.http.check_tls(self.network.tls)
 
     @property
     def serves_racks(self) -> bool:

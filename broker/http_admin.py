@@ -9,8 +9,8 @@
     GET /topics/TOPIC/latest         latest record of each key; ?key=, ?limit=
 
 Of a topic, the partitions that this broker owns or can open; of others it says why not. Of a large
-topic a question may read a part only (`unread_offsets`): asked again, it goes on. No
-authentication: the port belongs on an address that only operators reach.
+topic a question may read a part only (`unread_offsets`): asked again, it goes on. What each path
+needs is in `http_access.py`.
 """
 
 import json

@@ -6,7 +6,6 @@ way, and every step survives kill -9: what the next start finds is what was ackn
 """
 
 import logging
-import sys
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
@@ -31,12 +30,13 @@ from tailrace.broker.coordinator.runtime import GroupCoordinator, GroupParts
 from tailrace.broker.fetching.session_cache import SESSION_ID_MAX, FetchSessionCache
 from tailrace.broker.following.followed_partitions import FollowedPartitions
 from tailrace.broker.following.leader import Leaders
-from tailrace.broker.http_admin import BrokerHttp
+from tailrace.broker.http_port import serve_http
 from tailrace.broker.listeners import Advertised
 from tailrace.broker.partition.cleanable_logs import CleanablePartitions
 from tailrace.broker.partition.partition_logs import PartitionLogs
 from tailrace.broker.partition.producer_ids import ProducerIds
 from tailrace.broker.partition.retained import RetainedPartitions
+from tailrace.broker.peers.entrance import OPEN, Entrance, entrance_of
 from tailrace.broker.peers.peers import Peers
 from tailrace.broker.quotas.client_quotas import ClientQuotas
 from tailrace.broker.quotas.registry import QuotaRegistry
@@ -47,6 +47,8 @@ from tailrace.compaction.cleaner.pool import CleanerPool
 from tailrace.compaction.worker import RetentionWorker
 from tailrace.core.access.acls.authorizer import AclAuthorizer
 from tailrace.core.access.acls.store import AclStore
+from tailrace.core.access.tokens.codec import TOKEN_CODEC
+from tailrace.core.access.tokens.tokens import DelegationTokens
 from tailrace.core.access.users.cluster_secret import cluster_secret
 from tailrace.core.access.users.codec import USER_CODEC
 from tailrace.core.log.namespace import LogNamespace
@@ -56,10 +58,10 @@ from tailrace.core.metadata.stored_entities import StoredEntities
 from tailrace.core.runtime.budget import Budget
 from tailrace.core.runtime.clock import Clock
 from tailrace.core.runtime.host import host_name
-from tailrace.core.runtime.http import HttpServer
 from tailrace.core.runtime.metrics import Metrics
 from tailrace.core.runtime.task_health import task_health
 from tailrace.core.runtime.tasks import Tasks
+from tailrace.core.security.tls_config import TlsConfig
 from tailrace.protocol.records.loops import WHY_PLAIN
 
 logger = logging.getLogger(__name__)
@@ -119,7 +121,7 @@ async def running_broker(
         cleaner = _cleaner(broker, metrics)
         stack.push_async_callback(cleaner.close)
         cleaner.start()
-        await _serve_http(broker, cleaner, metrics, stack)
+        await serve_http(broker, cleaner, metrics, stack)
         yield broker
 
 
@@ -136,16 +138,21 @@ async def _start_access(broker: Broker, metrics: Metrics, stack: AsyncExitStack)
     await broker.quotas.start(metrics)
     stack.push_async_callback(broker.quotas.close)
     stack.push_async_callback(broker.authentication.close)
+    broker.authentication.start(metrics)
     await broker.users.start()
     stack.push_async_callback(broker.users.close)
+    stack.push_async_callback(broker.tokens.close)
+    await broker.tokens.start()
     if broker.acls is not None:
         metrics.register("broker_acl", broker.acls.metrics)
         await broker.acls.start()
         stack.push_async_callback(broker.acls.close)
+    if broker.authorizer is not None:
+        broker.authorizer.listen(broker.parked.wake_all)
 
 
 async def _start_coordinators(broker: Broker, metrics: Metrics, stack: AsyncExitStack) -> None:
-    metrics.register("broker_peers", broker.peers.metrics)
+    broker.peers.start(metrics)
     stack.push_async_callback(broker.peers.close)
     await broker.groups.start(metrics)
     stack.push_async_callback(broker.groups.close)
@@ -175,8 +182,11 @@ async def _make_broker(config: BrokerConfig, storage: Storage, clock: Clock) -> 
     bookies = storage.bookies
     users = StoredEntities(store, paths.users, USER_CODEC)
     secret = await cluster_secret(store, paths.user_secret)
+    stored_tokens = StoredEntities(store, paths.tokens, TOKEN_CODEC)
+    tokens = DelegationTokens(config.tokens, stored_tokens, clock, random)
     configs = DynamicConfigs(config, config.node_id, ConfigEntities(store, paths), topics)
-    peers = Peers(routes, f"broker-{config.node_id}")
+    way_in = _way_to_others(config) if storage.is_shared else OPEN
+    peers = Peers(routes, f"broker-{config.node_id}", way_in)
     leaders = Leaders(routes, peers)
     followed = FollowedPartitions(storage.namespace, topics, partitions, leaders, config.following)
     group_parts = GroupParts(topics, partitions, bookies, clock, random, routes)
@@ -207,8 +217,9 @@ async def _make_broker(config: BrokerConfig, storage: Storage, clock: Clock) -> 
             config.fetch_session_slots, lambda: random.randint(1, SESSION_ID_MAX)
         ),
         quotas=QuotaRegistry(store, paths.quotas, ClientQuotas(config.quotas, clock)),
+        tokens=tokens,
         users=users,
-        authentication=Authentication(config.network.sasl, users, secret),
+        authentication=Authentication(config.network.sasl, users, secret, tokens, clock),
         authorizer=None if acls is None else acls.authorizer,
         acls=acls,
         unsent=Budget("unsent bytes", config.network.response_bytes_max),
@@ -225,6 +236,15 @@ def _acl_store(config: AuthorizationConfig, storage: Storage) -> AclStore | None
         allow_everyone_without_acl=config.allow_everyone_without_acl,
     )
     return AclStore(storage.store, storage.paths.acls, authorizer)
+
+
+def _way_to_others(config: BrokerConfig) -> Entrance:
+    return entrance_of(config.peers, config.network.inter_broker_security, _own_stores(config))
+
+
+def _own_stores(config: BrokerConfig) -> TlsConfig:
+    """Return the keys and authorities that this broker has among brokers."""
+    return config.network.tls_of(config.network.inter_broker)
 
 
 def _topics(
@@ -255,6 +275,7 @@ def follow_configs(broker: Broker) -> None:
     configs = broker.configs
     configs.listen(partial(setattr, broker, "config"))
     configs.listen(lambda config: broker.transactions.use(config.transactions))
+    configs.listen(lambda config: broker.peers.configure(_own_stores(config)))
     broker.groups.times_of = configs.group_config
 
 
@@ -305,19 +326,3 @@ def _cleaner(broker: Broker, metrics: Metrics) -> CleanerPool:
     metrics.register("log_cleaner", pool.metrics)
     metrics.register("log_cleaner_manager", pool.manager_metrics)
     return pool
-
-
-async def _serve_http(
-    broker: Broker, cleaner: CleanerPool, metrics: Metrics, stack: AsyncExitStack
-) -> None:
-    """Serve the HTTP port, if there is to be one. Errors: OSError when the address is taken."""
-    config = broker.config.http
-    if config.enabled:
-        handlers = BrokerHttp(broker, cleaner, metrics)
-        stack.push_async_callback(handlers.close)
-        server = HttpServer(config.host, config.port, handlers.routes())
-        stack.push_async_callback(server.close)
-        await server.start()
-        host = f"[{config.host}]" if ":" in config.host else config.host
-        sys.stdout.write(f"admin: http={host}:{server.port}\n")
-        sys.stdout.flush()

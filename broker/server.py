@@ -18,7 +18,7 @@ from tailrace.broker.connection import KafkaConnection
 from tailrace.broker.connection_gate import ConnectionGate
 from tailrace.broker.connection_owner import ConnectionOwner
 from tailrace.broker.listeners import ANONYMOUS
-from tailrace.broker.principals import NoUser, PrincipalRules
+from tailrace.core.access.principals import NoUser, PrincipalRules
 from tailrace.core.runtime.budget import Budget
 from tailrace.core.runtime.forever import Forever
 from tailrace.core.runtime.frame_user import FrameLimits

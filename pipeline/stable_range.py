@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from confluent_kafka import IsolationLevel, KafkaException, TopicPartition
@@ -9,6 +10,9 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # half typed
     AdminClient,
     OffsetSpec,
 )
+
+from tailrace.core.access.client.command_config import client_settings as read_settings
+from tailrace.core.access.client.confluent import confluent_settings
 
 _EARLIEST = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
 _LATEST = OffsetSpec.latest()  # type: ignore[no-untyped-call]
@@ -25,13 +29,24 @@ class StableRange(NamedTuple):
     end: int
 
 
-def stable_ranges(bootstrap: str, topic: str, timeout_s: float) -> dict[int, StableRange]:
+def stable_ranges(
+    bootstrap: str,
+    topic: str,
+    timeout_s: float,
+    client_settings: Mapping[str, str] | Path | None = None,
+) -> dict[int, StableRange]:
     """Return the range of each partition as it is now.
 
-    Errors: NoTopic for one that does not exist, or when no broker answers in time.
+    `client_settings`: for TLS and SASL, as `kafka_options` takes them. Errors: NoTopic for one that
+    does not exist, or when no broker answers in time; ConfigError.
     """
     client = AdminClient(
-        {"bootstrap.servers": bootstrap, "client.id": "tailrace-pipeline", "log_level": 0}
+        {
+            **confluent_settings(read_settings(client_settings)),
+            "bootstrap.servers": bootstrap,
+            "client.id": "tailrace-pipeline",
+            "log_level": 0,
+        }
     )
     try:
         found = client.list_topics(topic, timeout=timeout_s).topics[topic]

@@ -55,7 +55,7 @@ async def bookie_process(
     """Run a bookie that is registered; sign off and close it at the end of the block.
 
     Errors: Unavailable (no ZooKeeper), NoNode (no cluster), NodeExists (id in use), LockHeld,
-    InvalidCookie, CorruptData, OSError.
+    InvalidCookie, CorruptData, OSError, ConfigError (keys or passwords that cannot be used).
     """
     async with AsyncExitStack() as stack:
         timeout_ms = config.session_timeout_ms
@@ -70,7 +70,7 @@ async def bookie_process(
             bookie, store, clock, SystemFiles(), metrics, stale_wait_ms=2 * timeout_ms
         )
         stack.push_async_callback(running.close)
-        others = RegisteredBookies(store, root=bookie.ledgers_root)
+        others = RegisteredBookies(store, config.client_config(), root=bookie.ledgers_root)
         stack.push_async_callback(others.close)
         _let_mend(running, store, others, bookie.ledgers_root)
         yield running
@@ -105,8 +105,8 @@ def _remedies(config: BookieProcessConfig) -> Remedies:
             NoNode: f"tailrace cluster init --metadata {uri}",
             NodeExists: "stop that process, or give another --listen or bookieId",
             LockHeld: "stop that process, or give another --data",
-            OSError: f"check {data} and that {config.bookie.host}:{config.bookie.port} is free",
             ConfigError: "the settings are listed by --show-config",
+            OSError: f"check {data} and that {config.bookie.host}:{config.bookie.port} is free",
             CoreError: "",
             BookieError: "",
         },

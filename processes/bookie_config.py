@@ -5,6 +5,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from tailrace.bookie.config import BookieConfig
+from tailrace.core.ledger.config import BookieClientConfig
+from tailrace.core.ledger.security_config import BookieClientAuth, BookieClientSecurity
 from tailrace.core.metadata.uri import parse_uri
 from tailrace.core.metadata.zookeeper_config import ZookeeperSecurityConfig
 from tailrace.core.runtime.config import setting
@@ -38,6 +40,8 @@ class BookieProcessConfig:
     )
     zookeeper: ZookeeperSecurityConfig = field(default_factory=ZookeeperSecurityConfig)
     bookie: BookieConfig = field(default_factory=BookieConfig)
+    client_auth: BookieClientAuth = field(default_factory=BookieClientAuth)
+    """Of the scrub, which reads from other bookies what is damaged here."""
 
     def __post_init__(self) -> None:
         if parse_uri(self.metadata_uri).path is not None:
@@ -45,6 +49,13 @@ class BookieProcessConfig:
         _check_identity(self.bookie)
         if self.session_timeout_ms < 1:
             raise ValueError("zkTimeout must be positive")
+        self.client_config()
+
+    def client_config(self) -> BookieClientConfig:
+        """Return how it comes to other bookies: with the files by which it lets clients in."""
+        tls, jaas = self.bookie.security.tls, self.bookie.security.jaas
+        security = BookieClientSecurity(tls=tls, jaas=jaas, auth=self.client_auth)
+        return BookieClientConfig(security=security)
 
     def bookie_config(self) -> BookieConfig:
         """Return the bookie's settings, its directories below `data` unless they were set."""

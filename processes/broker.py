@@ -27,6 +27,7 @@ from tailrace.core.runtime.config import ConfigError
 from tailrace.core.runtime.metrics import Metrics
 from tailrace.processes.broker_config import BrokerProcessConfig
 from tailrace.processes.cluster_namespace import granted_ms, open_bound
+from tailrace.processes.doors import broker_doors, check_doors
 from tailrace.processes.lifecycle import CREDENTIALS, Remedies, Serving, run_process
 
 if TYPE_CHECKING:
@@ -60,10 +61,11 @@ async def broker_process(
     `faults`: what a test breaks; their port is open in the block.
 
     Errors: Unavailable (no ZooKeeper), NoNode (no cluster), NodeExists (the namespace belongs to
-    other ledgers), CorruptData, OSError (address in use).
+    other ledgers), CorruptData, OSError (address in use), OpenDoors.
     """
     if config.leaves_users_open:
         logger.warning("users_open_in_zookeeper remedy=%s", OPEN_USERS)
+    check_doors(broker_doors(config.broker), config.exposure)
     async with AsyncExitStack() as stack:
         opened = await open_bound(config, config.log_config(), clock, metrics, stack)
         paths = ClusterPaths.of_namespace(opened.uri.root)
@@ -98,8 +100,8 @@ def _remedies(config: BrokerProcessConfig) -> Remedies:
             NoNode: f"tailrace cluster init --metadata {config.metadata_uri}",
             NodeExists: "give the --metadata that the namespace is bound to, or another "
             "--namespace; or, where it is the id that is taken, another node.id",
-            OSError: f"check that {places} is free, or give another --listen",
             ConfigError: "the settings are listed by --show-config",
+            OSError: f"check that {places} is free, or give another --listen",
             CoreError: "",
         },
         otherwise="nothing was changed; see the log lines above",

@@ -4,7 +4,6 @@ from dataclasses import dataclass, field, replace
 
 from tailrace.broker.cluster.assignments import lock_name
 from tailrace.broker.config import BrokerConfig
-from tailrace.broker.listeners import SecurityProtocol
 from tailrace.core.ledger.config import BookieClientConfig, LedgerClientConfig
 from tailrace.core.log.cold.config import ColdConfig
 from tailrace.core.log.config import LogConfig
@@ -13,6 +12,7 @@ from tailrace.core.metadata.uri import parse_namespace_uri, parse_uri
 from tailrace.core.metadata.zookeeper_config import ZookeeperSecurityConfig
 from tailrace.core.runtime.config import setting
 from tailrace.core.runtime.logging_setup import LogLevel
+from tailrace.core.security.exposure import ExposureConfig
 from tailrace.processes.standalone_config import TopicLogConfig, check_topic_logs
 
 ANSWER_MS_MIN = 5_000
@@ -59,6 +59,7 @@ class BrokerProcessConfig:
     cold: ColdConfig = field(default_factory=ColdConfig)
     ledgers: LedgerClientConfig = field(default_factory=LedgerClientConfig)
     bookies: BookieClientConfig = field(default_factory=BookieClientConfig)
+    exposure: ExposureConfig = field(default_factory=ExposureConfig)
 
     def __post_init__(self) -> None:
         if parse_uri(self.metadata_uri).path is not None:
@@ -68,13 +69,8 @@ class BrokerProcessConfig:
         if self.session_timeout_ms < 1:
             raise ValueError("zkSessionTimeout must be positive")
         check_topic_logs(self.log)
-        network = self.broker.network
-        listener = network.inter_broker_listener or network.parsed_listeners[0].name
-        if network.protocols[listener] is not SecurityProtocol.PLAINTEXT:
-            raise ValueError(
-                f"inter.broker.listener.name: {listener} speaks SSL, and brokers speak only "
-                "PLAINTEXT to each other: name a listener that does, in a network of their own"
-            )
+        if self.broker.network.inter_broker_security.uses_sasl:
+            self.broker.peers.login()
         if (self.log.ensemble_size, self.log.write_quorum, self.log.ack_quorum) != (1, 1, 1):
             raise ValueError(
                 "bkcEnsembleSize and its like say nothing here: each topic has its own; set "

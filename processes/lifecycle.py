@@ -16,6 +16,7 @@ from typing import Any, Final, TypeVar
 import uvloop
 
 from tailrace.core.runtime.collector import settle_collector
+from tailrace.core.runtime.config import ConfigError
 from tailrace.core.runtime.heap import keep_freed_memory
 from tailrace.core.runtime.logging_setup import LogLevel, set_up_logging
 
@@ -28,6 +29,8 @@ CREDENTIALS: Final = (
     "(docs/operations/security.md)"
 )
 """The remedy where ZooKeeper refuses a process."""
+_WRONG_CONFIGURATION: Final = 2
+"""Exit code, as that of a command line that is wrong."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +70,8 @@ def run_process(
     """Run a process until SIGTERM, SIGINT or a failure of its own; return its exit code.
 
     The ready lines go to stdout. A start that fails by an error that `remedies` names prints cause
-    and remedy on stderr and returns 1; any other error is a bug, and is raised.
+    and remedy on stderr and returns 1, one by its configuration 2; any other error is a bug, and is
+    raised.
     """
     set_up_logging(log_level)
 
@@ -76,6 +80,9 @@ def run_process(
 
     try:
         return uvloop.run(run_until_signal(process, serve))
+    except ConfigError as error:
+        sys.stderr.write(f"error: {error}\n  try: {error.remedy or remedies.otherwise}\n")
+        return _WRONG_CONFIGURATION
     except tuple(remedies.by_kind) as error:
         sys.stderr.write(f"error: {_cause(error)}\n  try: {remedies.of(error)}\n")
         return 1

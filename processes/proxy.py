@@ -29,8 +29,10 @@ from tailrace.core.runtime.config import ConfigError
 from tailrace.core.runtime.metrics import Metrics
 from tailrace.core.runtime.task_health import task_health
 from tailrace.processes.cluster_namespace import granted_ms, open_bound
+from tailrace.processes.doors import check_doors, proxy_doors
 from tailrace.processes.health_http import serve_health
 from tailrace.processes.lifecycle import CREDENTIALS, Remedies, Serving, run_process
+from tailrace.processes.proxy_access import Guarding, guard, known_users, new_server
 from tailrace.processes.proxy_config import (
     ProxyProcessConfig,
     ReadProxyConfig,
@@ -86,10 +88,10 @@ async def write_proxy_process(
     """Run a write proxy that is registered; drain and close it at the end of the block.
 
     Errors: Unavailable (no ZooKeeper), NoNode (no cluster), NodeExists (the namespace belongs to
-    other ledgers), CorruptData, OSError (address in use).
+    other ledgers), CorruptData, OSError (address in use), OpenDoors.
     """
     async with AsyncExitStack() as stack:
-        server, advertised = _take_port(config, stack)
+        server, advertised = _take_port(config, metrics, stack)
         location = ProxyLocation(config.address.shard, advertised.host, advertised.port)
         log = proxy_log_config(config.log, location)
         opened = await _open(config, log, clock, metrics, stack)
@@ -104,9 +106,7 @@ async def write_proxy_process(
             events=locks,
         )
         metrics.register("proxy", streams.metrics)
-        reserved = TopicStreams(
-            opened.store, ClusterPaths.of_namespace(opened.uri.root), opened.logs, clock
-        )
+        reserved = await _guard(config, server, opened, clock, metrics, stack)
         writes = WriteService(streams, location, config.write, reserved.reason)
         server.add(WRITE_PROXY, writes)
         server.add(PROXY_ADMIN, AdminService(streams, writes))
@@ -130,10 +130,11 @@ async def read_proxy_process(
     Errors: as `write_proxy_process`.
     """
     async with AsyncExitStack() as stack:
-        server, advertised = _take_port(config, stack)
+        server, advertised = _take_port(config, metrics, stack)
         opened = await _open(config, config.log, clock, metrics, stack)
         service = ReadService(opened.logs, clock, config.read, log_of)
         metrics.register("proxy_read", service.metrics)
+        _ = await _guard(config, server, opened, clock, metrics, stack)
         server.add(READ_PROXY, service)
         await _serve(config, server, metrics, stack)
         stack.push_async_callback(service.close)
@@ -143,10 +144,12 @@ async def read_proxy_process(
         yield RunningProxy(advertised, {})
 
 
-def _take_port(config: ProxyProcessConfig, stack: AsyncExitStack) -> tuple[GrpcServer, Endpoint]:
-    """Return a server that has its port, and where clients connect to."""
-    server = GrpcServer(config.grpc)
-    stack.push_async_callback(server.close)
+def _take_port(
+    config: ProxyProcessConfig, metrics: Metrics, stack: AsyncExitStack
+) -> tuple[GrpcServer, Endpoint]:
+    """Return a server that has its port, and where clients connect to. Errors: OpenDoors."""
+    check_doors(proxy_doors(config.address, config.grpc, config.http), config.exposure)
+    server = new_server(config.grpc, config.access.tls, metrics, stack)
     at = config.address.at
     return server, config.address.advertised_at(server.bind(at.host, at.port))
 
@@ -162,6 +165,25 @@ async def _open(
     opened = await open_bound(config, log, clock, metrics, stack)
     task_health().register(metrics)
     return opened
+
+
+async def _guard(
+    config: ProxyProcessConfig,
+    server: GrpcServer,
+    opened: OpenNamespace,
+    clock: Clock,
+    metrics: Metrics,
+    stack: AsyncExitStack,
+) -> TopicStreams:
+    """Have the proxy know its callers until the stack closes; return which streams are topics'."""
+    paths = ClusterPaths.of_namespace(opened.uri.root)
+    topics = TopicStreams(opened.store, paths, opened.logs, clock)
+    access = config.access
+    if config.grpc.authentication or access.authorization.enabled:
+        known = await known_users(access, opened.store, paths, stack)
+        how = Guarding(config.grpc, access.principal_rules, lambda: access.failed_delay_ms)
+        guard(server, how, known, topics, metrics)
+    return topics
 
 
 async def _serve(
@@ -227,8 +249,8 @@ def _remedies(config: ProxyProcessConfig) -> Remedies:
             NoNode: f"tailrace cluster init --metadata {config.metadata_uri}",
             NodeExists: "give the --metadata that the namespace is bound to, or another "
             "--namespace",
-            OSError: f"check that {config.address.listener} is free, or give another --listen",
             ConfigError: "the settings are listed by --show-config",
+            OSError: f"check that {config.address.listener} is free, or give another --listen",
             CoreError: "",
         },
         otherwise="nothing was changed; see the log lines above",

@@ -14,7 +14,9 @@ from tailrace.core.metadata.uri import parse_namespace_uri, parse_uri
 from tailrace.core.metadata.zookeeper_config import ZookeeperSecurityConfig
 from tailrace.core.runtime.config import setting
 from tailrace.core.runtime.logging_setup import LogLevel
+from tailrace.core.security.exposure import ExposureConfig
 from tailrace.processes.health_http import HealthHttpConfig
+from tailrace.processes.proxy_access_config import ProxyAccessConfig
 from tailrace.processes.proxy_address import ProxyAddressConfig, ReadProxyAddressConfig
 from tailrace.proxy.owner.config import OwnerConfig
 from tailrace.proxy.reading.config import ReadConfig
@@ -55,6 +57,8 @@ class ProxyProcessConfig:
     ledgers: LedgerClientConfig = field(default_factory=LedgerClientConfig)
     bookies: BookieClientConfig = field(default_factory=BookieClientConfig)
     http: HealthHttpConfig = field(default_factory=HealthHttpConfig)
+    access: ProxyAccessConfig = field(default_factory=ProxyAccessConfig)
+    exposure: ExposureConfig = field(default_factory=ExposureConfig)
 
     def __post_init__(self) -> None:
         if parse_uri(self.metadata_uri).path is not None:
@@ -63,6 +67,7 @@ class ProxyProcessConfig:
             raise ValueError("namespaceUri must name a ZooKeeper: distributedlog://HOST:PORT/PATH")
         if self.session_timeout_ms < 1:
             raise ValueError("zkSessionTimeout must be positive")
+        self.grpc.check_tls(self.access.tls)
         if self.ledgers.root != LEDGERS_ROOT:
             raise ValueError("ledgersPath is what the namespace is bound to: leave it unset")
 

@@ -29,6 +29,8 @@ from tailrace.core.metadata.store import MetadataStore
 from tailrace.core.runtime.clock import Clock, SystemClock
 from tailrace.core.runtime.files import Files, LockHeld, SystemFiles, lock_file
 from tailrace.core.runtime.metrics import Metrics
+from tailrace.core.runtime.tasks import Tasks
+from tailrace.processes.doors import check_doors, standalone_doors
 from tailrace.processes.lifecycle import Remedies, Serving, run_process
 from tailrace.processes.standalone_config import StandaloneConfig
 
@@ -63,12 +65,14 @@ async def standalone(
 
     `faults` set: what tests break is broken, and their port is open.
 
-    Errors: LockHeld (names the process), OSError, CoreError, BookieError.
+    Errors: OpenDoors, LockHeld (names the process), OSError, CoreError, BookieError.
     """
+    check_doors(standalone_doors(config), config.exposure)
     metrics = Metrics()
     async with AsyncExitStack() as stack:
         files = SystemFiles() if faults is None else faults.files
         store, bookie = await _open_storage(config, clock, files, metrics, stack)
+        told = await _secure(config, store, clock, stack)
         client = LocalBookieClient(bookie, bookie.bookie_id)
         entry_bytes_max = config.bookie.entry_bytes_max
         writable = LocalBookies(
@@ -92,12 +96,12 @@ async def standalone(
             from tailrace.processes.standalone_proxies import serve_proxies  # gRPC loads slowly
 
             ledgers = LedgerClient(store, writable)
-            proxies = serve_proxies(config, storage, ledgers, clock, metrics)
+            proxies = serve_proxies(config, broker, storage, ledgers, metrics)
             await stack.enter_async_context(proxies)
         if faults is not None:
             faults.open(broker, bookie.look_at_disks)
             stack.push_async_callback(faults.close)
-        yield Standalone(broker, bookie, store, metrics)
+        yield Standalone(broker, bookie, store, metrics, told)
 
 
 async def _open_storage(
@@ -121,6 +125,22 @@ async def _open_storage(
     bookie = await open_bookie(config.bookie_config(), store, clock, files, metrics)
     stack.push_async_callback(bookie.close)
     return store, bookie
+
+
+async def _secure(
+    config: StandaloneConfig, store: SqliteStore, clock: Clock, stack: AsyncExitStack
+) -> str:
+    """Secure the process, if it is to be; return what people are told of it."""
+    if not config.secure.enabled:
+        return ""
+    from tailrace.processes.secure_start import Secured
+
+    secured = Secured(config, clock)
+    told = await secured.prepare(store)
+    tasks = Tasks("secure")
+    stack.push_async_callback(tasks.close)
+    tasks.start(secured.renew_for_ever(), "renewal")
+    return told
 
 
 async def _open_namespace(
@@ -149,12 +169,19 @@ class Standalone:
     """What runs: for the process that waits for its end, and for tests in one process."""
 
     def __init__(
-        self, broker: Broker, bookie: OpenBookie, store: MetadataStore, metrics: Metrics
+        self,
+        broker: Broker,
+        bookie: OpenBookie,
+        store: MetadataStore,
+        metrics: Metrics,
+        told: str = "",
     ) -> None:
+        """`told`: what people are told before the process is ready."""
         self.broker = broker
         self.bookie = bookie
         self.store = store
         self.metrics = metrics
+        self.told = told
 
     @property
     def bootstrap(self) -> str:
@@ -164,7 +191,7 @@ class Standalone:
 
 def _serving(running: Standalone, data: Path) -> Serving:
     ready = (
-        f"Tailrace keeps its data in {data.resolve()}\n"
+        f"{running.told}Tailrace keeps its data in {data.resolve()}\n"
         f"connect with bootstrap.servers={running.bootstrap}; end with Ctrl-C\n"
         f"ready: bootstrap={running.bootstrap}\n"
     )

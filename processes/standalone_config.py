@@ -4,12 +4,15 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from tailrace.bookie.config import BookieConfig
+from tailrace.bookie.security_config import BookieSecurity
 from tailrace.broker.config import BrokerConfig
 from tailrace.core.log.cold.config import ColdConfig
 from tailrace.core.log.config import LogConfig
 from tailrace.core.runtime.config import setting
 from tailrace.core.runtime.logging_setup import LogLevel
+from tailrace.core.security.exposure import ExposureConfig
 from tailrace.processes.proxy_address import ProxyAddressConfig
+from tailrace.processes.secure_config import SecureConfig
 from tailrace.proxy.owner.config import OwnerConfig
 from tailrace.proxy.reading.config import ReadConfig
 from tailrace.proxy.service.config import GrpcConfig, WriteServiceConfig
@@ -63,9 +66,18 @@ class StandaloneConfig:
     cold: ColdConfig = field(default_factory=ColdConfig)
     bookie: BookieConfig = field(default_factory=BookieConfig)
     proxy: StandaloneProxyConfig = field(default_factory=StandaloneProxyConfig)
+    secure: SecureConfig = field(default_factory=SecureConfig)
+    exposure: ExposureConfig = field(default_factory=ExposureConfig)
 
     def __post_init__(self) -> None:
         check_topic_logs(self.log)
+        if self.bookie.security != BookieSecurity():
+            raise ValueError(
+                "tls..., sasl... and bookieAuthProviderFactoryClass are of bookies that listen; "
+                "the one inside of this process does not"
+            )
+        if self.proxy.enabled:
+            self.proxy.grpc.check_tls(self.broker.network.tls)
 
     @property
     def metadata_path(self) -> Path:

@@ -8,11 +8,12 @@ import sys
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 
+from tailrace.broker.broker import Broker
 from tailrace.broker.running import Storage
 from tailrace.core.ledger.client import LedgerClient
 from tailrace.core.log.namespace import LogNamespace
-from tailrace.core.runtime.clock import Clock
 from tailrace.core.runtime.metrics import Metrics
+from tailrace.processes.proxy_access import Guarding, KnownUsers, guard, new_server
 from tailrace.processes.standalone_config import StandaloneConfig
 from tailrace.processes.topic_streams import TopicStreams, log_of
 from tailrace.protocol.proxy.methods import READ_PROXY, WRITE_PROXY
@@ -27,19 +28,19 @@ from tailrace.proxy.service.write_service import WriteService
 @asynccontextmanager
 async def serve_proxies(
     config: StandaloneConfig,
+    broker: Broker,
     storage: Storage,
     ledgers: LedgerClient,
-    clock: Clock,
     metrics: Metrics,
 ) -> AsyncIterator[None]:
     """Serve both services in the block, and say where; drain and close it at the end.
 
-    Errors: OSError when the address is taken.
+    `broker`: the one of this process, whose users and access lists hold here too.
+    Errors: OSError when the address is taken; InvalidKeys.
     """
-    proxy = config.proxy
+    proxy, clock = config.proxy, broker.clock
     async with AsyncExitStack() as stack:
-        server = GrpcServer(proxy.grpc)
-        stack.push_async_callback(server.close)
+        server = new_server(proxy.grpc, config.broker.network.tls, metrics, stack)
         at = proxy.address.at
         advertised = proxy.address.advertised_at(server.bind(at.host, at.port))
         location = ProxyLocation(proxy.address.shard, advertised.host, advertised.port)
@@ -56,6 +57,7 @@ async def serve_proxies(
         )
         metrics.register("proxy", streams.metrics)
         reserved = TopicStreams(storage.store, storage.paths, namespace, clock)
+        _guard(server, config, broker, reserved, metrics)
         writes = WriteService(streams, location, proxy.write, reserved.reason)
         server.add(WRITE_PROXY, writes)
         reads = ReadService(namespace, clock, proxy.read, log_of)
@@ -70,3 +72,16 @@ async def serve_proxies(
         sys.stdout.write(f"proxy: grpc={advertised}\n")
         sys.stdout.flush()
         yield
+
+
+def _guard(
+    server: GrpcServer,
+    config: StandaloneConfig,
+    broker: Broker,
+    topics: TopicStreams,
+    metrics: Metrics,
+) -> None:
+    network = config.broker.network
+    how = Guarding(config.proxy.grpc, network.principal_rules, lambda: network.sasl.failed_delay_ms)
+    known = KnownUsers(broker.authentication.passwords, broker.authorizer)
+    guard(server, how, known, topics, metrics)

@@ -65,6 +65,23 @@ class TopicStreams:
                 return None
         return f"{stream!r} is the name of a partition of {topic!r}: Kafka's clients write it"
 
+    async def topic_of(self, stream: str) -> str:
+        """Return the name by which a stream is authorized: its topic's, or its own without one.
+
+        Errors: Unavailable, CorruptData, as `reason`. Cost: as `reason`.
+        """
+        stream = stream.removeprefix("/")  # readers may write it: it is the same log
+        partition = partition_of(log_of(stream))
+        if partition is None:
+            return stream
+        topic, number = partition
+        if topic in INTERNAL_TOPICS:
+            return topic
+        count = await self._partitions(topic, number)
+        if count is None or number >= count:  # a stream that is older than the topic, or none
+            return stream
+        return topic
+
     async def _partitions(self, topic: str, number: int) -> int | None:
         """Return how many partitions the topic has; None: the topic does not exist.
 

@@ -8,16 +8,19 @@ import sys
 import uuid
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import pytest
 
 if TYPE_CHECKING:
     from tailrace.testing import Broker, BrokerError
+    from tailrace.testing.security import Protocol
 
 _STARTED = pytest.StashKey[list["Broker"]]()
 """The brokers of this plugin's fixtures."""
 _SETTINGS = "tailrace_settings"
+_SECURITY = "tailrace_security"
+_PROTOCOLS: "Final[tuple[Protocol, ...]]" = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _START_TIMEOUT = "tailrace_start_timeout"
 _LOG_LINES_MAX = 60
 _TOPIC_CHARS_MAX = 80
@@ -31,6 +34,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "settings of every tailrace broker, key=value, as with `tailrace start --set`",
         type="linelist",
         default=[],
+    )
+    parser.addini(
+        _SECURITY,
+        f"how clients of every tailrace broker speak: {', '.join(_PROTOCOLS)}; "
+        "`client_settings()` says how they get in",
+        default="PLAINTEXT",
     )
     parser.addini(_START_TIMEOUT, "seconds that a tailrace broker may take to start", default="30")
 
@@ -81,6 +90,14 @@ def settings(lines: list[str]) -> Mapping[str, str]:
     return found
 
 
+def security(text: str) -> "Protocol":
+    """Return the protocol. Errors: UsageError if it is not one."""
+    for protocol in _PROTOCOLS:
+        if text == protocol:
+            return protocol
+    raise pytest.UsageError(f"{_SECURITY}: {text!r} is not one of {', '.join(_PROTOCOLS)}")
+
+
 def start_timeout_s(text: str) -> float:
     """Return the seconds. Errors: UsageError if they are none."""
     try:
@@ -98,6 +115,7 @@ def _broker(config: pytest.Config) -> Iterator["Broker"]:
 
     with Broker(
         settings=settings(config.getini(_SETTINGS)),
+        security=security(config.getini(_SECURITY)),
         start_timeout_s=start_timeout_s(config.getini(_START_TIMEOUT)),
     ) as broker:
         started = config.stash.setdefault(_STARTED, [])

@@ -11,17 +11,18 @@ fixed once at the beginning, and the ends of batches lead through it, so neither
 compaction removed nor a transaction's marker is waited for. It goes on from where it was after a
 crash at any point, and its hash can be computed by anybody (`compaction/restoring/digest.py`).
 
-Works with Tailrace and Apache Kafka 2.1 or later, over plain TCP. A call blocks; from asyncio use
-`await asyncio.to_thread(restore, ...)`.
+Works with Tailrace and Apache Kafka 2.1 or later; `Options.client_settings` are for TLS and
+SASL. A call blocks; from asyncio use `await asyncio.to_thread(restore, ...)`.
 """
 
 import time
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from tailrace.compaction.restoring.checkpoint import Checkpoint, check_checkpoint
 from tailrace.compaction.restoring.cluster import Topic, bounds, find_topic, parse_bootstrap
+from tailrace.compaction.restoring.connection import way_in
 from tailrace.compaction.restoring.digest import Live
 from tailrace.compaction.restoring.errors import (
     CorruptBatch,
@@ -71,7 +72,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """Limits of a restore."""
+    """Limits of a restore, and how it gets in."""
 
     timeout_s: float = 30.0
     """Seconds without any progress after which it gives up; also for one answer."""
@@ -82,6 +83,9 @@ class Options:
     one for each further broker are in memory. Unit: bytes."""
     fresh: bool = False
     """Forget what the sink holds and start over, instead of going on from its checkpoint."""
+    client_settings: Mapping[str, str] | Path | None = field(default=None, repr=False)
+    """For TLS and SASL, by Kafka's names (`security.protocol`, `sasl.jaas.config`,
+    `ssl.truststore.location`, ...) or librdkafka's; or a file of them."""
 
 
 def restore(
@@ -109,7 +113,7 @@ def restore(
     """
     options = options or Options()
     patience = Patience(SystemClock(), time.sleep, options.timeout_s)
-    brokers = parse_bootstrap(bootstrap)
+    brokers = parse_bootstrap(bootstrap, way_in(options.client_settings))
     found = patience.retry(lambda: find_topic(brokers, topic, options.timeout_s))
     chosen = _chosen(found, partitions)
     if options.fresh:

@@ -9,6 +9,7 @@ and exactly once in a stream with a checkpoint. Needs pyspark 4.2 (the extra `sp
 Maven once, for the connector's jars. Importing this module imports pyspark.
 """
 
+from tailrace.pipeline.client_options import kafka_options
 from tailrace.pipeline.ingest import PartitionRange, ingest_batch, ingest_stream
 from tailrace.pipeline.jars import ConnectorUnavailable, connector_jars
 from tailrace.pipeline.offsets import EARLIEST, LATEST, BadOffsets, Bound, parse_bound
@@ -34,6 +35,7 @@ __all__ = [
     "connector_jars",
     "ingest_batch",
     "ingest_stream",
+    "kafka_options",
     "parse_bound",
     "read_batch",
     "read_stream",

@@ -21,21 +21,23 @@ def parse_endpoint(text: str, option: str, default_port: int = 9092) -> Endpoint
     return Endpoint(host, int(port))
 
 
-def listener_options(listen: str | None, advertise: str | None) -> list[Assignment]:
-    """Return what `--listen` and `--advertise` set. Errors: CliError."""
+def listener_options(
+    listen: str | None, advertise: str | None, name: str = "PLAINTEXT"
+) -> list[Assignment]:
+    """Return what `--listen` and `--advertise` set, of a listener of a name. Errors: CliError."""
     given = []
     if listen is not None:
-        given.append(_assignment("listeners", listen, "--listen"))
+        given.append(_assignment("listeners", listen, "--listen", name))
     if advertise is not None:
-        given.append(_assignment("advertised.listeners", advertise, "--advertise"))
+        given.append(_assignment("advertised.listeners", advertise, "--advertise", name))
     return given
 
 
-def _assignment(setting: str, text: str, option: str) -> Assignment:
-    """Return a setting: HOST:PORT is for the listener PLAINTEXT, NAME://... goes as it is."""
+def _assignment(setting: str, text: str, option: str, name: str) -> Assignment:
+    """Return a setting: HOST:PORT is for the listener of that name, NAME://... goes as it is."""
     if "://" in text:
         return Assignment(setting, text, f"{option} {text}")
-    listener = Listener("PLAINTEXT", *parse_endpoint(text, option))
+    listener = Listener(name, *parse_endpoint(text, option))
     return Assignment(setting, str(listener), f"{option} {text}")
 
 

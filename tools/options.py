@@ -29,7 +29,18 @@ Properties = Annotated[
         "--property",
         "-X",
         metavar="KEY=VALUE",
-        help="A property of librdkafka, such as security.protocol=ssl.",
+        help="A property of librdkafka, such as client.id=me; it wins over the file.",
+    ),
+]
+
+CommandConfig = Annotated[
+    Path | None,
+    typer.Option(
+        "--command-config",
+        metavar="FILE",
+        envvar="TAILRACE_COMMAND_CONFIG",
+        help="A file of client properties, as Kafka's tools take it: security.protocol, "
+        "sasl.jaas.config, ssl.truststore.location, ...",
     ),
 ]
 
@@ -69,6 +80,23 @@ Advertise = Annotated[
         metavar="HOST:PORT",
         help="Where clients are told to connect.",
         show_default="where it listens",
+    ),
+]
+
+Secure = Annotated[
+    bool,
+    typer.Option(
+        "--secure",
+        envvar="TAILRACE_SECURE",
+        help="Make a certificate and the user admin at the first start, print how clients get in, "
+        "and let in nobody else: TLS, SCRAM, an authorizer.",
+    ),
+]
+Insecure = Annotated[
+    bool,
+    typer.Option(
+        "--insecure",
+        help="Listen without authentication on addresses that other machines reach.",
     ),
 ]
 

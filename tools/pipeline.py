@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from tailrace.tools.errors import CliError, Exit
-from tailrace.tools.options import TIMEOUT_S, Json, Timeout
+from tailrace.tools.options import TIMEOUT_S, CommandConfig, Json, Timeout
 from tailrace.tools.output import Column, note, show_rows
 
 if TYPE_CHECKING:
@@ -45,6 +45,7 @@ def ingest(
     topics: str = typer.Argument(help="Topics, joined by commas."),
     output: Path = typer.Argument(help="Folder of Parquet files; they are appended to."),
     bootstrap: str = _BOOTSTRAP,
+    command_config: CommandConfig = None,
     start: str = typer.Option("start", "--from", help="start, end, @MILLISECONDS or JSON offsets."),
     end: str = typer.Option("end", "--to", help="The same, for a batch."),
     checkpoint: Path | None = typer.Option(
@@ -75,9 +76,9 @@ def ingest(
         topics=topics,
         start=_bound(start, "--from"),
         end=_bound(end, "--to"),
-        options=_pairs(options, "--option"),
+        options=_options(command_config, options),
     )
-    _check_reachable(bootstrap)
+    _check_reachable(bootstrap, command_config)
     with _session("tailrace ingest", master, jars, _pairs(conf, "--conf")) as spark:
         if checkpoint is None:
             rows = [asdict(found) for found in ingest_batch(spark, source, output)]
@@ -97,6 +98,7 @@ def sink(
     files: str = typer.Argument(help="Parquet files or a folder of them."),
     topic: str = typer.Argument(help="Topic to write to."),
     bootstrap: str = _BOOTSTRAP,
+    command_config: CommandConfig = None,
     master: str = _MASTER,
     jars: Path | None = _JARS,
     options: list[str] = _OPTION,
@@ -109,11 +111,12 @@ def sink(
     _need_spark()
     from tailrace.pipeline.sink import NoValueColumn, write_topic
 
-    _check_reachable(bootstrap)
+    more = _options(command_config, options)
+    _check_reachable(bootstrap, command_config)
     with _session("tailrace sink", master, jars, _pairs(conf, "--conf")) as spark:
         try:
             rows = spark.read.parquet(files)
-            write_topic(rows, bootstrap, topic, _pairs(options, "--option"))
+            write_topic(rows, bootstrap, topic, more)
         except NoValueColumn as error:
             raise CliError(str(error), place=files) from error
 
@@ -123,6 +126,7 @@ def restore(
     topic: str = typer.Argument(help="The topic: a changelog, compacted or not."),
     output: Path = typer.Argument(help="New folder of Parquet files, one folder a partition."),
     bootstrap: str = _BOOTSTRAP,
+    command_config: CommandConfig = None,
     timeout: Timeout = TIMEOUT_S,
     master: str = _MASTER,
     jars: Path | None = _JARS,
@@ -142,12 +146,14 @@ def restore(
 
     if output.exists():
         raise CliError("the output is there already", place=str(output), remedy="name a new folder")
-    _check_reachable(bootstrap)
+    _check_reachable(bootstrap, command_config)
     try:
-        ranges = stable_ranges(bootstrap, topic, timeout)
+        ranges = stable_ranges(bootstrap, topic, timeout, command_config)
     except NoTopic as error:
         raise CliError(str(error), place=f"--bootstrap {bootstrap}") from error
-    source = TopicSource(bootstrap=bootstrap, topics=topic, options=_pairs(options, "--option"))
+    source = TopicSource(
+        bootstrap=bootstrap, topics=topic, options=_options(command_config, options)
+    )
     with _session("tailrace restore", master, jars, _pairs(conf, "--conf")) as spark:
         rows = [asdict(each) for each in restore_topic(spark, source, ranges, output)]
     show_rows(rows, [Column(name, right=True) for name in _RESTORED], as_json=as_json)
@@ -191,11 +197,11 @@ def _words(error: Exception) -> str:
     return next(iter(causes[-1:] or lines), type(error).__name__)
 
 
-def _check_reachable(bootstrap: str) -> None:
+def _check_reachable(bootstrap: str, command_config: Path | None) -> None:
     """Fail at once when no broker accepts connections; Spark would retry. Errors: CliError."""
     from tailrace.tools.clients.librdkafka import check_reachable, target
 
-    check_reachable(target(bootstrap, (), TIMEOUT_S))
+    check_reachable(target(bootstrap, (), TIMEOUT_S, command_config))
 
 
 def _bound(text: str, option: str) -> "Bound":
@@ -205,6 +211,20 @@ def _bound(text: str, option: str) -> "Bound":
         return parse_bound(text)
     except BadOffsets as error:
         raise CliError(str(error), place=option, code=Exit.USAGE) from error
+
+
+def _options(command_config: Path | None, given: list[str]) -> dict[str, str]:
+    """Return options of Spark's source or sink; those that were typed win. Errors: CliError."""
+    typed = _pairs(given, "--option")
+    if command_config is None:
+        return typed
+    from tailrace.core.runtime.config import ConfigError
+    from tailrace.pipeline.client_options import kafka_options
+
+    try:
+        return kafka_options(command_config) | typed
+    except ConfigError as error:
+        raise CliError(str(error), place="--command-config", code=Exit.USAGE) from error
 
 
 def _pairs(given: list[str], option: str) -> dict[str, str]:

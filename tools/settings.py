@@ -1,7 +1,7 @@
 """The settings of the processes that commands run, and that the inspecting commands look at."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -25,12 +25,18 @@ T = TypeVar("T")
 
 CLIENT_VARIABLES = (
     "TAILRACE_ADMIN",
+    "TAILRACE_BOOKIE_CLIENT_CONFIG",
     "TAILRACE_BOOTSTRAP",
+    "TAILRACE_COMMAND_CONFIG",
     "TAILRACE_METADATA",
     "TAILRACE_NAMESPACE",
     "TAILRACE_ZOOKEEPER_CONFIG",
 )
 """Variables of the other commands; no settings of a broker."""
+
+
+def _nothing(_: Sequence[Assignment]) -> Sequence[Assignment]:
+    return ()
 
 
 def load_settings(
@@ -39,11 +45,20 @@ def load_settings(
     options: Sequence[Assignment] = (),
 ) -> "Loaded[StandaloneConfig]":
     """Load the settings of `tailrace start`. Errors: CliError."""
+    from tailrace.processes.secure_config import secure_settings
     from tailrace.processes.standalone_config import (
         StandaloneConfig,  # a bookie's process has no broker
     )
 
-    return load_settings_of(StandaloneConfig, "tailrace start", config, assignments, options)
+    def before(given: Sequence[Assignment]) -> list[Assignment]:
+        """Return what `secure` sets, if it is given; where, is a setting too."""
+        chosen = [each for each in given if each.key in ("data", "secure")]
+        found = load(StandaloneConfig, chosen).config
+        return secure_settings(found.data) if found.secure.enabled else []
+
+    return load_settings_of(
+        StandaloneConfig, "tailrace start", config, assignments, options, before=before
+    )
 
 
 def load_settings_of(
@@ -52,8 +67,13 @@ def load_settings_of(
     config: Path | None,
     assignments: Sequence[str] = (),
     options: Sequence[Assignment] = (),
+    *,
+    before: Callable[[Sequence[Assignment]], Sequence[Assignment]] = _nothing,
 ) -> Loaded[T]:
-    """Load defaults < file < environment < --set < options. Errors: CliError names `command`."""
+    """Load defaults < file < environment < --set < options. Errors: CliError names `command`.
+
+    `before` returns, of all that is given, what stands for a default instead.
+    """
     try:
         given = [
             *(from_toml(config) if config else ()),
@@ -61,7 +81,7 @@ def load_settings_of(
             *from_arguments(assignments),
             *options,
         ]
-        return load(kind, given)
+        return load(kind, [*before(given), *given])
     except ConfigError as error:
         raise CliError(
             str(error),
@@ -92,3 +112,13 @@ def show_settings(loaded: Loaded[T], *, as_json: bool) -> None:
 def data_option(data: Path | None) -> list[Assignment]:
     """Return what `--data` sets."""
     return [] if data is None else [Assignment("data", str(data), f"--data {data}")]
+
+
+def secure_option(*, secure: bool) -> list[Assignment]:
+    """Return what `--secure` sets."""
+    return [Assignment("secure", value=True, origin="--secure")] if secure else []
+
+
+def insecure_option(*, insecure: bool) -> list[Assignment]:
+    """Return what `--insecure` sets."""
+    return [Assignment("insecure.listeners", value=True, origin="--insecure")] if insecure else []

@@ -10,7 +10,7 @@ STANDARD_AUTHORIZER: Final = "org.apache.kafka.metadata.authorizer.StandardAutho
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuthorizationConfig:
-    """Who decides, and what holds before any ACL. Errors: ConfigError."""
+    """What decides, and what holds before any ACL. Errors: ConfigError."""
 
     authorizer_class: str = setting(
         "authorizer.class.name",

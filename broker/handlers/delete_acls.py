@@ -1,7 +1,8 @@
 """DeleteAcls, API 31, v1-3.
 
 Kept: Kafka's filters; what all filters that are right match goes together; an ACL that several
-match is told to each. Not kept: a code that Kafka closes the connection for (0) is INVALID_REQUEST.
+match is listed under each. Not kept: a code that Kafka closes the connection for (0) is
+INVALID_REQUEST.
 Source: AclApis.handleDeleteAcls, AclControlManager.deleteAcls.
 """
 

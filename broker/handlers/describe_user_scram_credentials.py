@@ -5,9 +5,11 @@ DUPLICATE_RESOURCE. kafka-configs asks this whenever it describes users, for the
 Source: org.apache.kafka.metadata.ScramImage.describe.
 """
 
+from tailrace.broker.authorization.required import WHY
 from tailrace.broker.context import RequestContext
 from tailrace.broker.handlers import handles
 from tailrace.broker.handlers._names import in_order, repeated
+from tailrace.core.access.acls.model import Operation
 from tailrace.core.access.users.codec import Credentials
 from tailrace.protocol.errors import ErrorCode
 from tailrace.protocol.kafka.apis import DESCRIBE_USER_SCRAM_CREDENTIALS
@@ -24,6 +26,8 @@ async def describe_user_scram_credentials(
     ctx: RequestContext, request: DescribeUserScramCredentialsRequest
 ) -> DescribeUserScramCredentialsResponse:
     """Say of each user which credentials it has."""
+    if code := ctx.cluster_refusal(Operation.DESCRIBE):
+        return DescribeUserScramCredentialsResponse(error_code=code, error_message=WHY[code])
     users, pace = ctx.broker.users, ctx.pace()
     names = [user.name for user in request.users or ()]
     twice = await repeated(names, pace)

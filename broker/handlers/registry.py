@@ -1,5 +1,6 @@
 """All handlers: importing this module fills `HANDLERS`."""
 
+from tailrace.broker.authorization.required import REQUIRED
 from tailrace.broker.handlers import (
     HANDLERS,
     add_offsets_to_txn,
@@ -12,6 +13,7 @@ from tailrace.broker.handlers import (
     consumer_group_describe,
     consumer_group_heartbeat,
     create_acls,
+    create_delegation_token,
     create_partitions,
     create_topics,
     delete_acls,
@@ -22,6 +24,7 @@ from tailrace.broker.handlers import (
     describe_client_quotas,
     describe_cluster,
     describe_configs,
+    describe_delegation_token,
     describe_groups,
     describe_log_dirs,
     describe_producers,
@@ -30,6 +33,7 @@ from tailrace.broker.handlers import (
     describe_user_scram_credentials,
     elect_leaders,
     end_txn,
+    expire_delegation_token,
     fetch,
     find_coordinator,
     heartbeat,
@@ -48,6 +52,7 @@ from tailrace.broker.handlers import (
     offset_fetch,
     offset_for_leader_epoch,
     produce,
+    renew_delegation_token,
     sasl_authenticate,
     sasl_handshake,
     sync_group,
@@ -66,6 +71,7 @@ MODULES = (
     api_versions,
     consumer_group_describe,
     consumer_group_heartbeat,
+    create_delegation_token,
     create_acls,
     create_partitions,
     create_topics,
@@ -77,6 +83,7 @@ MODULES = (
     describe_client_quotas,
     describe_cluster,
     describe_configs,
+    describe_delegation_token,
     describe_groups,
     describe_log_dirs,
     describe_producers,
@@ -85,6 +92,7 @@ MODULES = (
     describe_user_scram_credentials,
     elect_leaders,
     end_txn,
+    expire_delegation_token,
     fetch,
     find_coordinator,
     heartbeat,
@@ -103,6 +111,7 @@ MODULES = (
     offset_fetch,
     offset_for_leader_epoch,
     produce,
+    renew_delegation_token,
     sasl_authenticate,
     sasl_handshake,
     sync_group,
@@ -112,3 +121,5 @@ MODULES = (
 )
 
 assert len(HANDLERS) == len(MODULES), "a handler module without a handler, or with two"
+_UNSTATED = {handler.api.name for handler in HANDLERS.values()} - REQUIRED.keys()
+assert not _UNSTATED, f"nobody says what its clients need: {_UNSTATED}"

@@ -12,10 +12,13 @@ from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
 from tailrace.broker.peers.connection import PeerConnection
+from tailrace.broker.peers.entrance import OPEN, Entrance
 from tailrace.broker.peers.errors import PeerBusy, PeerError, PeerTimeout, PeerUnavailable
 from tailrace.broker.peers.metrics import PeerMetrics
 from tailrace.broker.peers.routes import Places
+from tailrace.core.runtime.metrics import Metrics
 from tailrace.core.runtime.receive_buffer import ReceiveBuffer
+from tailrace.core.security.tls_config import TlsStores
 from tailrace.protocol.kafka.api import Api
 
 logger = logging.getLogger(__name__)
@@ -33,16 +36,26 @@ RECEIVE_BYTES: Final = 64 * 1024
 class Peers:
     """Connections to other brokers. All calls come from the loop."""
 
-    def __init__(self, places: Places, client_id: str) -> None:
+    def __init__(self, places: Places, client_id: str, entrance: Entrance = OPEN) -> None:
         """`client_id`: how this broker's requests are named in the logs of others."""
         self.metrics = PeerMetrics()
         self._places = places
         self._client_id = client_id
+        self._entrance = entrance
         self._lines: dict[tuple[int, int], _Line] = {}
         """By broker and API."""
         self._receive = ReceiveBuffer(RECEIVE_BYTES)
         self._is_closed = False
         places.listen(self._on_moved)
+
+    def start(self, metrics: Metrics) -> None:
+        """Follow the files of keys."""
+        metrics.register("broker_peers", self.metrics)
+        self._entrance.start(metrics)
+
+    def configure(self, stores: TlsStores) -> None:
+        """Take other keys and authorities into use, for new connections."""
+        self._entrance.configure(stores)
 
     async def send(
         self, broker_id: int, api: Api[Q, R], request: Q, timeout_s: float, version_min: int = 0
@@ -88,6 +101,7 @@ class Peers:
         for line in self._lines.values():
             line.connection.close()
         self._lines.clear()
+        await self._entrance.close()
         await asyncio.sleep(0)  # let the transports report that they are closed
 
     def _on_failure(self, line: "_Line", broker_id: int, api: str, error: PeerError) -> None:
@@ -100,7 +114,7 @@ class Peers:
     def _line(self, broker_id: int, api_key: int) -> "_Line":
         line = self._lines.get((broker_id, api_key))
         if line is None:
-            line = _Line(PeerConnection(self._client_id, self._receive))
+            line = _Line(PeerConnection(self._client_id, self._receive, self._entrance))
             self._lines[broker_id, api_key] = line
         return line
 

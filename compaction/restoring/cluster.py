@@ -6,6 +6,7 @@ from typing import NamedTuple
 from tailrace.compaction.restoring.connection import Connection
 from tailrace.compaction.restoring.errors import Refused, TopicGone, Transient, check, is_gone
 from tailrace.core.runtime.decimal_text import decimal
+from tailrace.core.runtime.kafka_connection import Entrance
 from tailrace.protocol.ids import Offset
 from tailrace.protocol.kafka.apis import LIST_OFFSETS, METADATA
 from tailrace.protocol.kafka.messages.list_offsets import (
@@ -30,6 +31,8 @@ class Address(NamedTuple):
 
     host: str
     port: int
+    entrance: Entrance | None = None
+    """TLS and SASL, if it asks for them."""
 
 
 class Topic(NamedTuple):
@@ -49,15 +52,15 @@ class Bounds(NamedTuple):
     end: Offset
 
 
-def parse_bootstrap(text: str) -> list[Address]:
+def parse_bootstrap(text: str, entrance: Entrance | None = None) -> list[Address]:
     """Read `HOST:PORT,HOST:PORT`. Errors: Refused."""
     found = []
     for part in text.split(","):
         host, _, port = part.strip().rpartition(":")
         number = decimal(port, _PORT_MAX, least=1)
         if number is None:
-            raise Refused(f"{part!r} is no HOST:PORT", place="bootstrap")
-        found.append(Address(host.strip("[]") or "127.0.0.1", number))
+            raise Refused(f"{part!r} is not HOST:PORT", place="bootstrap")
+        found.append(Address(host.strip("[]") or "127.0.0.1", number, entrance))
     return found
 
 
@@ -79,7 +82,7 @@ def bounds(topic: Topic, partitions: Iterable[int], timeout_s: float) -> dict[in
     """Return start and last stable offset of partitions. Errors: Transient, RestoreError."""
     found: dict[int, Bounds] = {}
     for address, some in by_leader(topic, partitions).items():
-        connection = Connection(address.host, address.port, timeout_s)
+        connection = Connection(address.host, address.port, timeout_s, address.entrance)
         try:
             starts = _list_offsets(connection, topic.name, some, EARLIEST)
             ends = _list_offsets(connection, topic.name, some, LATEST)
@@ -101,7 +104,7 @@ def by_leader(topic: Topic, partitions: Iterable[int]) -> dict[Address, list[int
 
 
 def _ask_topic(address: Address, name: str, timeout_s: float) -> Topic:
-    connection = Connection(address.host, address.port, timeout_s)
+    connection = Connection(address.host, address.port, timeout_s, address.entrance)
     try:
         wanted = [MetadataRequestTopic(name=name)]
         answer = connection.ask(
@@ -117,7 +120,8 @@ def _ask_topic(address: Address, name: str, timeout_s: float) -> Topic:
             remedy="`tailrace topic list` shows those that are",
         )
     check(found.error_code, f"{name} at {connection.place}")
-    nodes = {each.node_id: Address(each.host, each.port) for each in answer.brokers}
+    way_in = address.entrance
+    nodes = {each.node_id: Address(each.host, each.port, way_in) for each in answer.brokers}
     return Topic(name, found.topic_id, _leaders(found, nodes))
 
 

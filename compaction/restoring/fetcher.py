@@ -157,7 +157,8 @@ class _Fetcher(threading.Thread):
 
     def _open(self) -> Connection:
         address = self._source.address
-        connection = Connection(address.host, address.port, self._source.timeout_s)
+        timeout_s = self._source.timeout_s
+        connection = Connection(address.host, address.port, timeout_s, address.entrance)
         with self._lock:
             self._connection = connection
         return connection

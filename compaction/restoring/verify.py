@@ -6,7 +6,7 @@ the end, or the news that the next offset to fetch is.
 """
 
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
 from tailrace.compaction.restoring.checkpoint import Checkpoint
+from tailrace.compaction.restoring.connection import librdkafka_settings
 from tailrace.compaction.restoring.errors import LogTruncated, Refused, RestoreError, Unreachable
 from tailrace.compaction.restoring.fold import Progress
 from tailrace.compaction.restoring.records import Changes
@@ -32,20 +33,25 @@ class Mismatch(RestoreError):
 
 
 def verify(
-    report: Report, *, bootstrap: str, timeout_s: float, folder: Path | None = None
+    report: Report,
+    *,
+    bootstrap: str,
+    timeout_s: float,
+    folder: Path | None = None,
+    client_settings: Mapping[str, str] | Path | None = None,
 ) -> Report:
     """Fold the range of `report` again and return what was found.
 
     `folder`: where digests go, each live key and 20 bytes; None is the system's for temporary
-    files. Errors: Mismatch, its message naming partitions and numbers; RestoreError. Cost: one
-    read of the range.
+    files. `client_settings`: as those of a restore. Errors: Mismatch, its message naming partitions
+    and numbers; RestoreError. Cost: one read of the range.
     """
     with (
         tempfile.TemporaryDirectory(prefix="tailrace-verify-", dir=folder) as own,
         closing(DigestSink(Path(own) / "digests.db")) as sink,
     ):
         second = _Second(report, sink)
-        second.read(bootstrap, timeout_s)
+        second.read(bootstrap, timeout_s, librdkafka_settings(client_settings))
         again = second.report()
     compare(report, again)
     return again
@@ -80,10 +86,11 @@ class _Second:
             },
         )
 
-    def read(self, bootstrap: str, timeout_s: float) -> None:
+    def read(self, bootstrap: str, timeout_s: float, settings: Mapping[str, Any]) -> None:
         """Read everything."""
         client = Consumer(
             {
+                **settings,
                 "bootstrap.servers": bootstrap,
                 "group.id": "tailrace-restore-verify",
                 "enable.auto.commit": False,

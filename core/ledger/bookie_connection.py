@@ -10,6 +10,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 from tailrace.core.errors import CoreError
 from tailrace.core.ledger.bookie_client import Reply
+from tailrace.core.ledger.bookie_entrance import MakeProtocol
 from tailrace.core.ledger.config import BookieClientConfig
 from tailrace.core.ledger.metrics import BookieClientMetrics
 from tailrace.core.runtime.budget import Budget
@@ -26,12 +27,13 @@ from tailrace.protocol.bookkeeper.messages import (
     StatusCode,
     operation_of,
 )
+from tailrace.protocol.errors import ProtocolError
 from tailrace.protocol.ids import BookieId, Buffer
 
 logger = logging.getLogger(__name__)
 
-Resolve: TypeAlias = Callable[[], Awaitable[tuple[str, int]]]
-"""Finds (host, port) of a bookie now. Errors: CoreError when it is not registered."""
+Reach: TypeAlias = Callable[[MakeProtocol], Awaitable[None]]
+"""Finds a bookie and connects to it. Errors: OSError, CoreError, ProtocolError."""
 
 _NO_WRITE_HOLD: Final = 2**40
 """Our own limit on unsent bytes stops the writer; answers are read however slow the bookie is."""
@@ -61,7 +63,7 @@ class BookieConnection:
     def __init__(
         self,
         bookie_id: BookieId,
-        resolve: Resolve,
+        reach: Reach,
         wire: Wire,
         config: BookieClientConfig,
         metrics: BookieClientMetrics,
@@ -69,7 +71,7 @@ class BookieConnection:
         self.bookie_id = bookie_id
         self.losses = 0
         self._metrics = metrics
-        self._resolve = resolve
+        self._reach = reach
         self._encode, self._decode = wire
         self._config = config
         self._tasks = Tasks("bookie_client")
@@ -187,9 +189,8 @@ class BookieConnection:
     async def _connect(self) -> None:
         try:
             async with asyncio.timeout(self._config.connect_timeout_ms / 1000):
-                host, port = await self._resolve()
-                await asyncio.get_running_loop().create_connection(self._new_channel, host, port)
-        except (OSError, TimeoutError, CoreError) as error:
+                await self._reach(self._new_channel)
+        except (OSError, TimeoutError, CoreError, ProtocolError) as error:
             self._metrics.connect_failures_total += 1
             self._on_unreachable(error)
             self._fail_all(StatusCode.LOCAL_UNAVAILABLE)

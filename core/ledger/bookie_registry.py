@@ -11,6 +11,7 @@ from typing import Final, Protocol
 
 from tailrace.core.errors import CoreError, Unavailable
 from tailrace.core.ledger.bookie_client import BookieClient, UnreachableBookie
+from tailrace.core.ledger.bookie_entrance import Entrance
 from tailrace.core.ledger.bookie_nodes import BookieNodes
 from tailrace.core.ledger.config import BookieClientConfig
 from tailrace.core.ledger.metrics import BookieClientMetrics
@@ -121,9 +122,11 @@ class RegisteredBookies:
         *,
         root: str = LEDGERS_ROOT,
     ) -> None:
+        """Read keys and certificates, if connections are to be secure. Errors: InvalidKeys."""
         self._store = store
         self._paths = LedgerPaths(root)
         self._config = config or BookieClientConfig()
+        self._entrance = Entrance(self._config.security)
         self._clients: dict[BookieId, TcpBookieClient] = {}
         self._tasks = Tasks("bookie_registry")
         self._writable: list[BookieId] = []
@@ -175,7 +178,11 @@ class RegisteredBookies:
         """Return the bookie's client; its address is looked up whenever it connects."""
         if bookie_id not in self._clients:
             self._clients[bookie_id] = TcpBookieClient(
-                bookie_id, lambda: self._nodes.address(bookie_id), self._config, self.metrics
+                bookie_id,
+                lambda: self._nodes.address(bookie_id),
+                self._config,
+                self.metrics,
+                self._entrance,
             )
         return self._clients[bookie_id]
 
@@ -188,6 +195,7 @@ class RegisteredBookies:
         self._answer(Unavailable("the registry of bookies is closed"))
         for client in self._clients.values():
             await client.close()
+        await self._entrance.close()
 
     # -- the lists ---
 

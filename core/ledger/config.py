@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from tailrace.core.ledger.durability import durability_problem
 from tailrace.core.ledger.placement_config import PlacementConfig, QuarantineConfig
+from tailrace.core.ledger.security_config import BookieClientSecurity
 from tailrace.core.runtime.config import setting
 from tailrace.protocol.bookkeeper.digest import DigestType
 from tailrace.protocol.bookkeeper.entry import ENTRY_BYTES_LIMIT, MAX_ENTRY_BYTES
@@ -105,6 +106,7 @@ class BookieClientConfig:
         64 * 1024 * 1024,
         "Bytes that a slow bookie may leave unread here before requests fail at once.",
     )
+    security: BookieClientSecurity = field(default_factory=BookieClientSecurity)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

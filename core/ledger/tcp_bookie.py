@@ -6,12 +6,15 @@ share a connection with anything else. Source: reference BookKeeper 1.2, 1.11.
 
 import asyncio
 import logging
-from typing import Final
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Final, TypeAlias
 
 from typing_extensions import override
 
 from tailrace.core.ledger.bookie_client import Reply
-from tailrace.core.ledger.bookie_connection import BookieConnection, Resolve, Wire
+from tailrace.core.ledger.bookie_connection import BookieConnection, Reach, Wire
+from tailrace.core.ledger.bookie_entrance import Entrance, MakeProtocol
 from tailrace.core.ledger.config import BookieClientConfig
 from tailrace.core.ledger.metrics import BookieClientMetrics
 from tailrace.protocol.bookkeeper import codec, v2_answers, v2_requests
@@ -25,17 +28,21 @@ REFUSED_S: Final = 300.0
 which nobody says beforehand, or it went down just then."""
 
 
+Resolve: TypeAlias = Callable[[], Awaitable[tuple[str, int]]]
+"""Finds (host, port) of a bookie now. Errors: CoreError when it is not registered."""
+
+
 class BatchConnection(BookieConnection):
     """Takes batch reads only."""
 
     def __init__(
         self,
         bookie_id: BookieId,
-        resolve: Resolve,
+        reach: Reach,
         config: BookieClientConfig,
         metrics: BookieClientMetrics,
     ) -> None:
-        super().__init__(bookie_id, resolve, _V2, config, metrics)
+        super().__init__(bookie_id, reach, _V2, config, metrics)
         self._has_answered = False
         self._refused_until_s = 0.0
 
@@ -73,10 +80,13 @@ class TcpBookieClient(BookieConnection):
         resolve: Resolve,
         config: BookieClientConfig,
         metrics: BookieClientMetrics | None = None,
+        entrance: Entrance | None = None,
     ) -> None:
+        """`entrance`: shared with other clients, for whom it is closed; else made of `config`."""
         metrics = metrics or BookieClientMetrics()
-        super().__init__(bookie_id, resolve, _V3, config, metrics)
-        self._batches = BatchConnection(bookie_id, resolve, config, metrics)
+        reach = partial(_reach, resolve, entrance or Entrance(config.security))
+        super().__init__(bookie_id, reach, _V3, config, metrics)
+        self._batches = BatchConnection(bookie_id, reach, config, metrics)
 
     @property
     def reads_batches(self) -> bool:
@@ -106,6 +116,11 @@ class TcpBookieClient(BookieConnection):
     def disconnect_if_idle(self) -> bool:
         """Close the connections unless an answer is owed; tell whether there is none now."""
         return self._batches.disconnect_if_idle() and super().disconnect_if_idle()
+
+
+async def _reach(resolve: Resolve, entrance: Entrance, make: MakeProtocol) -> None:
+    host, port = await resolve()
+    await entrance.enter(host, port, make)
 
 
 def _encode_v2(number: int, request: Request) -> list[Buffer]:

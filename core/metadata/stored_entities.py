@@ -14,7 +14,7 @@ from tailrace.core.errors import BadVersion, CorruptData, MetadataConflict, Node
 from tailrace.core.metadata.child_watch import ChildWatch
 from tailrace.core.metadata.entity_nodes import entity_name, entity_node
 from tailrace.core.metadata.node_reads import read_nodes
-from tailrace.core.metadata.store import Create, Delete, MetadataStore, Node, Op, SetData
+from tailrace.core.metadata.store import Check, Create, Delete, MetadataStore, Node, Op, SetData
 from tailrace.core.runtime.listeners import tell
 from tailrace.core.runtime.loop_turns import LoopTurns, Pace
 
@@ -41,7 +41,7 @@ class EntityCodec(NamedTuple, Generic[T]):
 
 
 async def pause_before(attempt: int) -> None:
-    """Let others finish, who change the same things one after the other. `attempt`: from 0."""
+    """Let others finish that change the same things one after the other. `attempt`: from 0."""
     if attempt:
         await asyncio.sleep(PAUSE_S * (1 << attempt - 1))
 
@@ -102,19 +102,17 @@ class StoredEntities(Generic[T]):
         return len(self._values)
 
     async def read(self, names: Sequence[str], pace: Pace) -> dict[str, T | None]:
-        """Return what some entities have now; a look-up finds it from here on. Errors: CoreError.
+        """Return what some entities have now, which a look-up may not find yet. Errors: CoreError.
 
         `pace`: of the request. Cost: a round trip for each 128.
         """
         paths = await self._paths(names, pace)
         nodes = await read_nodes(self._store, paths)
-        found: dict[str, _Made[T]] = {}
+        found: dict[str, T | None] = {}
         for name, path, node in zip(names, paths, nodes, strict=True):
-            units = _units_of(node)
-            found[name] = _Made(self._decoded(path, node), units)
-            await pace.spend(units)
-        await self._take_all(found, pace)
-        return {name: each.value for name, each in found.items()}
+            found[name] = self._decoded(path, node)
+            await pace.spend(_units_of(node))
+        return found
 
     async def change(self, changes: Mapping[str, Change[T]], pace: Pace | None = None) -> None:
         """Change entities, all of them or none. `pace`: of the request, if it may be long.
@@ -154,6 +152,8 @@ class StoredEntities(Generic[T]):
             yield Create(path, data)
         elif data != node.data:
             yield SetData(path, data, node.version)
+        else:
+            yield Check(path, node.version)  # what was read may be old
 
     def _path(self, name: str) -> str:
         return f"{self._parent}/{entity_node(name)}"

@@ -90,6 +90,9 @@ def settings_below(prefix: str, leaf_of: LeafOf) -> Any:
 class ConfigError(Exception):
     """A configuration that cannot be used; the message names key, value, expectation and place."""
 
+    remedy = ""
+    """What would mend it, for people; empty where the message says it."""
+
 
 class Assignment(NamedTuple):
     """One value that somebody gave, and where."""

@@ -254,6 +254,22 @@ def write_atomically(files: Files, path: Path, data: bytes) -> None:
     files.sync_directory(path.parent)
 
 
+def write_private(path: Path, data: bytes) -> None:
+    """Replace a small file that only its owner may read: after a crash it is the old or the new.
+
+    Blocks: two syncs. Errors: OSError.
+    """
+    spare = path.with_name(path.name + ".new")
+    spare.unlink(missing_ok=True)
+    fd = os.open(spare, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    with os.fdopen(fd, "wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(fd)
+    spare.replace(path)
+    SystemFiles().sync_directory(path.parent)
+
+
 def lock_file(path: Path, purpose: str) -> int:
     """Take an exclusive lock that ends with this process; return the descriptor that holds it.
 

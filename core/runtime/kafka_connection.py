@@ -2,12 +2,14 @@
 
 For what librdkafka cannot do: administration that its clients do not ask for, and fetches whose
 batches somebody wants as they are. Each request goes in the highest version that both sides speak.
+How it gets in, by TLS and SASL, an `Entrance` says.
 """
 
 import socket
 import struct
+import time
 from contextlib import closing
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from tailrace.protocol.errors import ProtocolError
 from tailrace.protocol.kafka.api import Api
@@ -44,27 +46,63 @@ class NotServed(KafkaConnectionError):
     """The broker has no version of the request that we speak."""
 
 
-class KafkaConnection:
-    """A connection. Errors of every method: NoAnswer, NotKafka; the connection is useless then."""
+class NotLetIn(KafkaConnectionError):
+    """One side does not trust the other: its certificate, or its user's password."""
 
-    def __init__(self, host: str, port: int, timeout_s: float, client_id: str) -> None:
-        """Connect, and ask what is served. `timeout_s`: for each step, at least a millisecond."""
+
+class Entrance(Protocol):
+    """How a client gets in."""
+
+    def encrypt(self, connection: socket.socket, host: str) -> socket.socket:
+        """Return what to speak over: the connection itself, or TLS over it. Errors: OSError."""
+
+    def is_refusal(self, error: OSError) -> bool:
+        """Whether an error says that one side does not trust the other."""
+
+    def log_in(self, connection: "KafkaConnection") -> float | None:
+        """Log in by requests of the connection; return for how long, None: for good. Unit: s.
+
+        Errors: NotLetIn, and those of `ask`.
+        """
+
+
+class KafkaConnection:
+    """A connection. Errors of every method: NoAnswer, NotKafka, NotLetIn; it is useless then."""
+
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        timeout_s: float,
+        client_id: str,
+        entrance: Entrance | None = None,
+    ) -> None:
+        """Connect, get in, and ask what is served.
+
+        `timeout_s`: for each step, at least a millisecond. `entrance` None: without TLS and SASL.
+        """
         self.place = f"{host}:{port}"
         self._client_id = client_id
         self._correlation_id = 0
+        self._entrance = entrance
+        self._receive_flags: int = socket.MSG_WAITALL
+        self._log_in_at_s: float | None = None
         try:
             self._socket = socket.create_connection((host, port), timeout_s)
         except OSError as error:
             raise self._lost(error) from error
         try:
             self._prepare(timeout_s)
+            if entrance is not None:
+                self._socket = self._encrypted(entrance, host, timeout_s)
             asked = self._ask(API_VERSIONS, 0, ApiVersionsRequest())
+            self._latest = {each.api_key: each.max_version for each in asked.api_keys}
+            self._log_in()
         except (OSError, KafkaConnectionError) as error:
             self._socket.close()
             if isinstance(error, OSError):
                 raise self._lost(error) from error
             raise
-        self._latest = {each.api_key: each.max_version for each in asked.api_keys}
 
     def version(self, api: Api[Q, R], version_max: int | None = None) -> int:
         """Return the version that `ask` uses. Errors: NotServed if there is none."""
@@ -82,7 +120,10 @@ class KafkaConnection:
 
         Cost: record bytes are slices of the answer.
         """
-        return self._ask(api, self.version(api, version_max), request)
+        version = self.version(api, version_max)
+        if self._log_in_at_s is not None and time.monotonic() >= self._log_in_at_s:
+            self._log_in()
+        return self._ask(api, version, request)
 
     def close(self) -> None:
         """Close, also under the feet of a thread that waits for an answer. Idempotent."""
@@ -104,6 +145,24 @@ class KafkaConnection:
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, limit)
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, limit)
         self._socket.settimeout(None)
+
+    def _encrypted(self, entrance: Entrance, host: str, timeout_s: float) -> socket.socket:
+        """Return what to speak over. OpenSSL takes the system's limits for reasons to try again."""
+        plain = self._socket
+        plain.settimeout(timeout_s)
+        encrypted = entrance.encrypt(plain, host)
+        if encrypted is plain:
+            plain.settimeout(None)
+        else:
+            self._receive_flags = 0
+        return encrypted
+
+    def _log_in(self) -> None:
+        """Log in, for the first time or again; for how long, the broker says."""
+        self._log_in_at_s = None  # the requests of a log-in wait for none
+        lasts_s = None if self._entrance is None else self._entrance.log_in(self)
+        if lasts_s is not None:
+            self._log_in_at_s = time.monotonic() + lasts_s
 
     def _ask(self, api: Api[Q, R], version: int, request: Q) -> R:
         self._correlation_id += 1
@@ -129,13 +188,15 @@ class KafkaConnection:
         answer = memoryview(bytearray(size))
         got = 0
         while got < size:
-            more = self._socket.recv_into(answer[got:], flags=socket.MSG_WAITALL)
+            more = self._socket.recv_into(answer[got:], flags=self._receive_flags)
             if not more:
                 raise ConnectionResetError("the broker closed the connection")
             got += more
         return answer
 
-    def _lost(self, error: OSError) -> NoAnswer:
-        if isinstance(error, BlockingIOError):  # what the system says when its limit is over
+    def _lost(self, error: OSError) -> KafkaConnectionError:
+        if isinstance(error, BlockingIOError | TimeoutError):  # the system's limit, or Python's
             return NoAnswer("no answer in time", self.place)
+        if self._entrance is not None and self._entrance.is_refusal(error):
+            return NotLetIn(f"the TLS handshake failed: {error}", self.place)
         return NoAnswer(f"no answer: {error.strerror or error}", self.place)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 class PlainListener:
     """Sockets for the addresses of one host and port. All calls come from the loop."""
 
-    def __init__(self, make: Callable[[], asyncio.BufferedProtocol], backlog: int) -> None:
+    def __init__(self, make: Callable[[], asyncio.BaseProtocol], backlog: int) -> None:
         """`make`: the protocol of a connection that is accepted."""
         self._make = make
         self._backlog = backlog

@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from tailrace.core.runtime.config import ConfigError
-from tailrace.core.security.tls_config import TlsConfig
+from tailrace.core.security.tls_config import TlsStores
 
 STORE_BYTES_MAX = 16 * 1024 * 1024
 """A larger file is not read."""
@@ -33,7 +33,7 @@ class KeyPair(NamedTuple):
     certificate: x509.Certificate
 
 
-def read_key_pair(config: TlsConfig) -> KeyPair:
+def read_key_pair(config: TlsStores) -> KeyPair:
     """Read the key store. Blocks. Errors: InvalidKeys, also for a file that cannot be read."""
     if config.keystore_location is None:
         key = config.keystore_key.reveal().encode()
@@ -51,7 +51,7 @@ def read_key_pair(config: TlsConfig) -> KeyPair:
     return KeyPair(_plain(store.key), chain, store.cert.certificate)
 
 
-def read_trusted(config: TlsConfig) -> str | None:
+def read_trusted(config: TlsStores) -> str | None:
     """Read the trust store as PEM; None: none is given. Blocks. Errors: InvalidKeys."""
     if not config.has_trust:
         return None
@@ -72,7 +72,7 @@ def read_trusted(config: TlsConfig) -> str | None:
     return b"".join(each.public_bytes(Encoding.PEM) for each in found).decode()
 
 
-def _of_pem(key: bytes, chain: bytes, config: TlsConfig, place: str) -> KeyPair:
+def _of_pem(key: bytes, chain: bytes, config: TlsStores, place: str) -> KeyPair:
     password = config.key_password.reveal().encode() or None
     try:
         private = load_pem_private_key(key, password)

@@ -4,19 +4,22 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal, TypeAlias
 
+from typing_extensions import override
+
 from tailrace.core.runtime.config import Secret, setting
 from tailrace.core.security.cipher_suites import CipherSuites, cipher_suites
 
 StoreType: TypeAlias = Literal["PEM", "PKCS12"]
 ClientAuth: TypeAlias = Literal["none", "requested", "required"]
 TlsVersion: TypeAlias = Literal["TLSv1.2", "TLSv1.3"]
+Identification: TypeAlias = Literal["https", ""]
 
 EVERY_VERSION: Final[tuple[TlsVersion, ...]] = ("TLSv1.2", "TLSv1.3")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TlsConfig:
-    """The certificate that a process shows, and those that it trusts."""
+class TlsStores:
+    """The certificate that a process shows, and those that it trusts; servers and clients alike."""
 
     keystore_type: StoreType = setting(
         "ssl.keystore.type",
@@ -50,8 +53,8 @@ class TlsConfig:
     truststore_location: Path | None = setting(
         "ssl.truststore.location",
         None,
-        "File with the certificates of the authorities that certificates of clients are checked "
-        "by. It is read again when it changes.",
+        "File with the certificates of the authorities that certificates of peers are checked by. "
+        "It is read again when it changes. Clients without one trust the system's authorities.",
     )
     truststore_password: Secret = setting(
         "ssl.truststore.password", Secret(""), "Password of a PKCS12 trust store."
@@ -60,11 +63,6 @@ class TlsConfig:
         "ssl.truststore.certificates",
         "",
         "Certificates of authorities themselves, in PEM, instead of a file.",
-    )
-    client_auth: ClientAuth = setting(
-        "ssl.client.auth",
-        "none",
-        "Certificates of clients: none asked for, requested or required.",
     )
     enabled_protocols: tuple[TlsVersion, ...] = setting(
         "ssl.enabled.protocols", EVERY_VERSION, "Versions of TLS that are spoken."
@@ -87,11 +85,6 @@ class TlsConfig:
         if bool(self.keystore_key) != bool(self.keystore_certificate_chain):
             raise ValueError(
                 "ssl.keystore.key and ssl.keystore.certificate.chain belong together; set both"
-            )
-        if self.client_auth != "none" and not self.has_trust:
-            raise ValueError(
-                f"ssl.client.auth is {self.client_auth}: set ssl.truststore.location, by which "
-                "certificates of clients are checked"
             )
         if not self.enabled_protocols:
             raise ValueError("ssl.enabled.protocols: at least one is needed")
@@ -128,3 +121,35 @@ class TlsConfig:
         """The files that are read again when they change."""
         found = (self.keystore_location, self.truststore_location)
         return tuple(each for each in found if each is not None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TlsConfig(TlsStores):
+    """The TLS side of a server."""
+
+    client_auth: ClientAuth = setting(
+        "ssl.client.auth",
+        "none",
+        "Certificates of clients: none asked for, requested or required.",
+    )
+
+    @override
+    def __post_init__(self) -> None:
+        TlsStores.__post_init__(self)  # super() does not know a class that slots made again
+        if self.client_auth != "none" and not self.has_trust:
+            raise ValueError(
+                f"ssl.client.auth is {self.client_auth}: set ssl.truststore.location, by which "
+                "certificates of clients are checked"
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TlsClientConfig(TlsStores):
+    """The TLS side of a client."""
+
+    endpoint_identification: Identification = setting(
+        "ssl.endpoint.identification.algorithm",
+        "https",
+        "https: the name or address by which a server is reached must be in its certificate; "
+        "empty: any certificate of a trusted authority will do.",
+    )

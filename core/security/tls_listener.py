@@ -40,7 +40,7 @@ class TlsDoor(NamedTuple):
     spawn: Callable[[Coroutine[Any, Any, None]], object]
     failed: Callable[[], None]
     """Count a handshake that failed."""
-    make: Callable[[], asyncio.BufferedProtocol]
+    make: Callable[[], asyncio.BaseProtocol]
     """The protocol behind the handshake."""
 
 
@@ -150,9 +150,7 @@ class _Once:
 class _Handshake(asyncio.BufferedProtocol):
     """Has the connection until its handshake is over; gets none of its bytes."""
 
-    def __init__(
-        self, leave: Callable[[], None], make: Callable[[], asyncio.BufferedProtocol]
-    ) -> None:
+    def __init__(self, leave: Callable[[], None], make: Callable[[], asyncio.BaseProtocol]) -> None:
         self._leave = leave
         self._make = make
 

@@ -1,10 +1,11 @@
 """Settings of a thin client, under DistributedLog's or Kafka's names where they have them."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, Final
 
 import msgspec
 
+from tailrace.core.access.client.config import ClientConfig as SecurityConfig
 from tailrace.core.runtime.config import AtLeastOne, setting
 
 MESSAGE_BYTES_MAX: Final = 80 * 1024 * 1024
@@ -79,6 +80,8 @@ class ClientConfig:
         "Silence of a connection after which a proxy is asked whether it lives, in ms; proxies"
         " end connections that ask more often than every 10 s",
     )
+
+    security: SecurityConfig = field(default_factory=SecurityConfig)
 
     def __post_init__(self) -> None:
         if self.rpc_timeout_ms > self.request_timeout_ms:

@@ -7,15 +7,18 @@ nothing. What comes behind it leaves the outcome open.
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, Final, TypeVar
 
 import grpc
 from google.protobuf.message import DecodeError, Message
 from typing_extensions import override
 
+from tailrace.core.runtime.config import ConfigError
 from tailrace.core.runtime.tasks import Tasks
 from tailrace.protocol.proxy.methods import Method
 from tailrace.proxy.client.config import MESSAGE_BYTES_MAX, ClientConfig
+from tailrace.proxy.client.grpc_entrance import GrpcEntrance
 from tailrace.proxy.client.reactions import Trouble
 from tailrace.proxy.client.transport import Call, CallFailed, Transport, encoded
 from tailrace.proxy.routing.ring import Host
@@ -32,6 +35,8 @@ CONNECTIONS_MAX: Final = 16
 _TROUBLES: Final = {
     grpc.StatusCode.DEADLINE_EXCEEDED: Trouble.TIMED_OUT,
     grpc.StatusCode.INVALID_ARGUMENT: Trouble.REFUSED,
+    grpc.StatusCode.UNAUTHENTICATED: Trouble.REFUSED,
+    grpc.StatusCode.PERMISSION_DENIED: Trouble.REFUSED,
     grpc.StatusCode.RESOURCE_EXHAUSTED: Trouble.TOO_LARGE,
     grpc.StatusCode.UNIMPLEMENTED: Trouble.NOT_SERVED,
 }
@@ -59,7 +64,9 @@ class GrpcTransport(Transport):
     """Channels of one client. All calls come from one loop."""
 
     def __init__(self, config: ClientConfig) -> None:
+        """Read key store and trust store, if there are any. Errors: ConfigError."""
         self._config = config
+        self._entrance = GrpcEntrance(config.security)
         self._hosts: dict[Host, list[_Connection]] = {}
         self._leaving: set[_Connection] = set()
         """Those that end when their calls do."""
@@ -71,7 +78,9 @@ class GrpcTransport(Transport):
         await self._connect(host, connection)
         multicallable: Any = connection.channel.unary_unary(method.path)
         with _not_closed():
-            call = multicallable(request.SerializeToString(), timeout=timeout_s)
+            call = multicallable(
+                request.SerializeToString(), timeout=timeout_s, metadata=self._metadata()
+            )
         answer = await _failing(call)
         return _decoded(method, answer)
 
@@ -83,14 +92,16 @@ class GrpcTransport(Transport):
         channel = connection.channel
         try:
             await self._connect(host, connection)
+            metadata = self._metadata()
             if method.is_request_stream:
                 with _not_closed():
-                    call: Any = channel.stream_stream(method.path)()
+                    call: Any = channel.stream_stream(method.path)(metadata=metadata)
                 return _GrpcCall(method, call, connection.end_call)
         except BaseException:
             connection.end_call()
             raise
-        return _OneRequest(method, channel.unary_stream(method.path), connection.end_call)
+        begin: Any = partial(channel.unary_stream(method.path), metadata=metadata)
+        return _OneRequest(method, begin, connection.end_call)
 
     @override
     def forget(self, host: Host) -> None:
@@ -150,18 +161,26 @@ class GrpcTransport(Transport):
 
     def _channel(self, host: Host) -> grpc.aio.Channel:
         name = f"[{host.name}]" if ":" in host.name else host.name
-        return grpc.aio.insecure_channel(
-            f"{name}:{host.port}",
-            options=[
-                ("grpc.use_local_subchannel_pool", 1),  # one that is made again connects again
-                ("grpc.enable_http_proxy", 0),
-                ("grpc.enable_retries", 0),
-                ("grpc.max_receive_message_length", MESSAGE_BYTES_MAX),
-                ("grpc.max_send_message_length", MESSAGE_BYTES_MAX),
-                ("grpc.keepalive_time_ms", self._config.keepalive_ms),
-                ("grpc.keepalive_timeout_ms", self._config.rpc_timeout_ms),
-            ],
-        )
+        place, credentials = f"{name}:{host.port}", self._entrance.credentials
+        options = [
+            ("grpc.use_local_subchannel_pool", 1),  # one that is made again connects again
+            ("grpc.enable_http_proxy", 0),
+            ("grpc.enable_retries", 0),
+            ("grpc.max_receive_message_length", MESSAGE_BYTES_MAX),
+            ("grpc.max_send_message_length", MESSAGE_BYTES_MAX),
+            ("grpc.keepalive_time_ms", self._config.keepalive_ms),
+            ("grpc.keepalive_timeout_ms", self._config.rpc_timeout_ms),
+        ]
+        if credentials is None:
+            return grpc.aio.insecure_channel(place, options)
+        return grpc.aio.secure_channel(place, credentials, options)
+
+    def _metadata(self) -> tuple[tuple[str, str], ...]:
+        """Return what a call brings. Errors: CallFailed."""
+        try:
+            return self._entrance.metadata()
+        except ConfigError as error:
+            raise CallFailed(Trouble.REFUSED, str(error)) from error
 
 
 class _GrpcCall(Call):

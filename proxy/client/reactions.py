@@ -29,7 +29,7 @@ class Trouble(Enum):
     NOT_CONNECTED = "no connection could be made: nothing was asked"
     BROKEN = "the connection ended before the answer"
     TIMED_OUT = "no answer came in time"
-    REFUSED = "the proxy could not read the request: nothing was done"
+    REFUSED = "the proxy refused the request: nothing was done"
     TOO_LARGE = "the message is above a limit of the proxy: nothing was done"
     NOT_SERVED = "this service is not served there: nothing was done"
 

@@ -5,7 +5,9 @@ from typing import Annotated, Final
 
 import msgspec
 
-from tailrace.core.runtime.config import AtLeastOne, NotNegative, setting
+from tailrace.core.access.callers import Scheme
+from tailrace.core.runtime.config import AtLeastOne, ConfigError, NotNegative, setting
+from tailrace.core.security.tls_config import EVERY_VERSION, TlsConfig
 
 MESSAGE_BYTES: Final = 2 * 1024 * 1024
 """Decoding the worst message of this size, a million empty payloads, takes 28 ms."""
@@ -18,6 +20,19 @@ _RecordsMax = Annotated[int, msgspec.Meta(ge=1, le=100_000)]
 class GrpcConfig:
     """What one gRPC server takes from its peers."""
 
+    is_secured: bool = setting(
+        "proxy.ssl.enable",
+        False,
+        "Speak TLS on the gRPC port, with the certificate of ssl.keystore.*; with ssl.client.auth="
+        "required clients need certificates",
+    )
+    authentication: tuple[Scheme, ...] = setting(
+        "proxy.authentication",
+        (),
+        "How calls prove whose they are, a list: basic (users and passwords, as for SASL, in the "
+        "call's `authorization`), certificate (by TLS; ssl.principal.mapping.rules names the user)."
+        " A call that does by none of them is refused. Empty: all are User:ANONYMOUS's",
+    )
     message_bytes_max: _MessageBytes = setting(
         "proxy.message.bytes.max",
         MESSAGE_BYTES,
@@ -55,6 +70,26 @@ class GrpcConfig:
         2_000,
         "Time for the calls that run when the server stops, in ms; then they are cancelled",
     )
+
+    def __post_init__(self) -> None:
+        if "certificate" in self.authentication and not self.is_secured:
+            raise ConfigError("proxy.authentication: certificate needs proxy.ssl.enable")
+
+    def check_tls(self, tls: TlsConfig) -> None:
+        """Refuse what `ssl.*` has nothing for, or gRPC cannot do. Errors: ConfigError."""
+        if not self.is_secured:
+            return
+        if not tls.has_key:
+            raise ConfigError(
+                "proxy.ssl.enable: there is no certificate: set ssl.keystore.location"
+            )
+        if "certificate" in self.authentication and tls.client_auth != "required":
+            raise ConfigError("proxy.authentication: certificate needs ssl.client.auth=required")
+        if set(tls.enabled_protocols) != set(EVERY_VERSION) or tls.cipher_suites:
+            raise ConfigError(
+                "proxy.ssl.enable: gRPC speaks TLSv1.2 and TLSv1.3 with suites of its own: leave "
+                "ssl.enabled.protocols and ssl.cipher.suites unset"
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,7 +3,10 @@
 A service is a class with one method for each rpc, which takes and gives messages and does not know
 gRPC. This decodes, encodes, bounds and ends calls:
 
-    connection -> gRPC's limits -> bytes -> message -> service -> message or bytes -> connection
+    connection -> gRPC's limits -> bytes -> message -> may it? -> service -> message or bytes
+
+TLS and who calls: `call_access.py`. Health and reflection are open to everybody: they say that the
+proxy serves, and what its contract is.
 
 Invariant: each call that began ends: with its answer, with a status, or cancelled; `close` returns
 after the last one, and nothing of a call runs after its end.
@@ -14,7 +17,7 @@ import errno
 import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine
 from contextlib import aclosing
-from typing import Any, Final, TypeAlias, TypeVar
+from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
 import grpc
 from google.protobuf.message import DecodeError, Message
@@ -23,6 +26,7 @@ from grpc_reflection.v1alpha import reflection
 
 from tailrace.core.runtime.host import check_address
 from tailrace.protocol.proxy.methods import Method, Service
+from tailrace.proxy.service.call_access import CallAccess, Entered
 from tailrace.proxy.service.config import GrpcConfig
 from tailrace.proxy.service.invalid import InvalidRequest
 
@@ -38,6 +42,8 @@ _CAUSE_CHARACTERS: Final = 200
 _PING_MS_MIN: Final = 10_000
 """Clients may ask so often whether the server lives. gRPC ends connections that ask more often, by
 default than every five minutes: a thin client notices a dead owner far sooner."""
+_HANDSHAKE_MS: Final = 10_000
+"""A handshake that is not over by then ends its connection."""
 _PENDING_MIN: Final = 3_000
 """Calls that may wait to be taken, one in a turn of the loop, or `proxy.calls.max` if that is more.
 
@@ -50,11 +56,18 @@ _HEALTH: Final = health_pb2.DESCRIPTOR.services_by_name["Health"].full_name
 class GrpcServer:
     """One port, and the services behind it. All calls come from the loop.
 
-    bind, add each service, start; then stop_serving and close.
+    bind, guard, add each service, start; then stop_serving and close.
     """
 
-    def __init__(self, config: GrpcConfig) -> None:
+    def __init__(
+        self,
+        config: GrpcConfig,
+        credentials: "grpc.ServerCredentials | None" = None,
+    ) -> None:
+        """`credentials` None: without TLS."""
         self._config = config
+        self._access: CallAccess | None = None
+        self._credentials = credentials
         self._server = grpc.aio.server(
             options=_options(config), maximum_concurrent_rpcs=config.calls_max
         )
@@ -70,9 +83,15 @@ class GrpcServer:
         check_address(host, port)  # gRPC says neither why it cannot listen nor where
         at = f"{host}:{port}" if host and ":" not in host else f"[{host or '::'}]:{port}"
         try:
+            if self._credentials is not None:
+                return self._server.add_secure_port(at, self._credentials)
             return self._server.add_insecure_port(at)
         except RuntimeError as error:
             raise OSError(errno.EADDRINUSE, f"cannot listen: {error}", at) from error
+
+    def guard(self, access: CallAccess) -> None:
+        """Ask `access` who calls, and whether it may. Before `add`; without it all are let in."""
+        self._access = access
 
     def add(self, service: Service, instance: object) -> None:
         """Serve a service. Before `start`.
@@ -84,7 +103,9 @@ class GrpcServer:
         Errors: AttributeError for an instance that lacks one.
         """
         handlers = {
-            each.path.rpartition("/")[2]: _handler(each, getattr(instance, each.name))
+            each.path.rpartition("/")[2]: _handler(
+                _Rpc(each, getattr(instance, each.name), self._access)
+            )
             for each in service.methods.values()
         }
         handler = grpc.method_handlers_generic_handler(service.name, handlers)
@@ -128,6 +149,7 @@ def _options(config: GrpcConfig) -> list[tuple[str, int]]:
         ("grpc.http2.min_ping_interval_without_data_ms", _PING_MS_MIN),
         ("grpc.max_connection_idle_ms", config.connection_idle_ms),
         ("grpc.so_reuseport", 0),
+        ("grpc.server_handshake_timeout_ms", _HANDSHAKE_MS),
     ]
 
 
@@ -145,24 +167,38 @@ def decode(kind: type[Message], data: bytes) -> Message:
         raise InvalidRequest(f"{kind.DESCRIPTOR.name} does not decode: {cause}") from error
 
 
-def _handler(method: Method, serve: Callable[..., Any]) -> "grpc.RpcMethodHandler[Any, Any]":
+class _Rpc(NamedTuple):
+    """One method, and what serves it."""
+
+    method: Method
+    serve: Callable[..., Any]
+    access: CallAccess | None
+
+    async def enter(self, context: Context) -> Entered | None:
+        """Find out who calls; None: nobody asks. Errors: NotLetIn."""
+        return None if self.access is None else await self.access.enter(self.method, context)
+
+    async def request(self, data: bytes, entered: Entered | None) -> Message:
+        """Return a request that is let in. Errors: InvalidRequest."""
+        request = decode(self.method.request, data)
+        if entered is not None:
+            await entered.check(request)
+        return request
+
+
+def _handler(rpc: _Rpc) -> "grpc.RpcMethodHandler[Any, Any]":
     """Return what gRPC calls for a method.
 
     A stream of answers is written by a coroutine: gRPC would leave a generator that was cancelled
     to the garbage collector.
     """
+    method = rpc.method
     if method.is_request_stream and method.is_response_stream:
-        return grpc.stream_stream_rpc_method_handler(
-            _many_to_many(method, serve), response_serializer=encode
-        )
+        return grpc.stream_stream_rpc_method_handler(_many_to_many(rpc), response_serializer=encode)
     if method.is_response_stream:
-        return grpc.unary_stream_rpc_method_handler(
-            _one_to_many(method, serve), response_serializer=encode
-        )
+        return grpc.unary_stream_rpc_method_handler(_one_to_many(rpc), response_serializer=encode)
     assert not method.is_request_stream, "the contract has no such method"
-    return grpc.unary_unary_rpc_method_handler(
-        _one_to_one(method, serve), response_serializer=encode
-    )
+    return grpc.unary_unary_rpc_method_handler(_one_to_one(rpc), response_serializer=encode)
 
 
 async def _guarded(method: Method, context: Context, call: Coroutine[Any, Any, T]) -> T:
@@ -170,54 +206,62 @@ async def _guarded(method: Method, context: Context, call: Coroutine[Any, Any, T
     try:
         return await call
     except InvalidRequest as error:
-        await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
+        await context.abort(grpc.StatusCode[error.status], str(error))
     except Exception:  # of ours, whatever it is: gRPC would send its text to the peer
         logger.exception("call_failed method=%s", method.path)
         await context.abort(grpc.StatusCode.INTERNAL, "the proxy failed; its log says why")
 
 
-def _one_to_one(method: Method, serve: Callable[..., Any]) -> Callable[..., Any]:
-    async def answer(data: bytes) -> Reply:
-        reply: Reply = await serve(decode(method.request, data))
-        return reply
+def _one_to_one(rpc: _Rpc) -> Callable[..., Any]:
+    async def answer(data: bytes, context: Context) -> Reply:
+        entered = await rpc.enter(context)
+        reply: Reply = await rpc.serve(await rpc.request(data, entered))
+        return reply if entered is None else await entered.shown(reply)
 
     async def call(data: bytes, context: Context) -> Reply:
-        return await _guarded(method, context, answer(data))
+        return await _guarded(rpc.method, context, answer(data, context))
 
     return call
 
 
-def _one_to_many(method: Method, serve: Callable[..., Any]) -> Callable[..., Any]:
+def _one_to_many(rpc: _Rpc) -> Callable[..., Any]:
     async def answer(data: bytes, context: Context) -> None:
-        await _write_all(serve(decode(method.request, data)), context)
+        entered = await rpc.enter(context)
+        replies = rpc.serve(await rpc.request(data, entered))
+        await _write_all(replies, context, entered)
 
     async def call(data: bytes, context: Context) -> None:
-        await _guarded(method, context, answer(data, context))
+        await _guarded(rpc.method, context, answer(data, context))
 
     return call
 
 
-def _many_to_many(method: Method, serve: Callable[..., Any]) -> Callable[..., Any]:
-    async def requests(context: Context) -> AsyncGenerator[Message, None]:
+def _many_to_many(rpc: _Rpc) -> Callable[..., Any]:
+    async def requests(context: Context, entered: Entered | None) -> AsyncGenerator[Message, None]:
         while True:
             data: Any = await context.read()
             if data is grpc.aio.EOF:
                 return
-            yield decode(method.request, data)
+            yield await rpc.request(data, entered)
 
     async def answer(context: Context) -> None:
-        async with aclosing(requests(context)) as each:
-            await _write_all(serve(each), context)
+        async with aclosing(requests(context, await rpc.enter(context))) as each:
+            await _write_all(rpc.serve(each), context)
 
     async def call(_: AsyncIterator[bytes], context: Context) -> None:
-        await _guarded(method, context, answer(context))
+        await _guarded(rpc.method, context, answer(context))
 
     return call
 
 
-async def _write_all(replies: AsyncGenerator[Reply, None], context: Context) -> None:
+async def _write_all(
+    replies: AsyncGenerator[Reply, None], context: Context, entered: Entered | None = None
+) -> None:
+    """Write what a service gives, as long as the caller may have it. Errors: NotLetIn."""
     async with aclosing(replies):
         async for reply in replies:
+            if entered is not None:
+                entered.recheck()
             try:
                 await context.write(reply)
             except grpc.aio.BaseError:

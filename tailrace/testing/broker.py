@@ -10,16 +10,23 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
-from tailrace.testing.command import COMMAND, DEFAULT_SETTINGS, command_line, environment, texts
+from tailrace.testing.command import (
+    COMMAND,
+    DEFAULT_SETTINGS,
+    command_line,
+    environment,
+    texts,
+    user_command,
+)
 from tailrace.testing.control import FaultPort
 from tailrace.testing.errors import BrokerError
 from tailrace.testing.faults import Faults
 from tailrace.testing.guard import Guard
 from tailrace.testing.logs import tail
-from tailrace.testing.metadata import answers
 from tailrace.testing.ports import HOST, reserve_port
+from tailrace.testing.security import Client, Protocol, Security
 
 if TYPE_CHECKING:
     import socket
@@ -42,12 +49,14 @@ class Broker(Faults):
     `await asyncio.to_thread(broker.restart)`, and `async with`, which does not block the loop.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - a keyword for each thing that a test may want
         self,
         *,
         data_directory: str | os.PathLike[str] | None = None,
         port: int = 0,
         settings: Mapping[str, object] | None = None,
+        security: Protocol = "PLAINTEXT",
+        users: Mapping[str, str] | None = None,
         start_timeout_s: float = 30.0,
         stop_timeout_s: float = 10.0,
         command: Sequence[str] = COMMAND,
@@ -55,9 +64,13 @@ class Broker(Faults):
         """Describe a broker; `start`, or the block, starts it.
 
         `data_directory`: where it keeps everything; None is a temporary one. `port`: 0 is a free
-        one. `settings`: as with `tailrace start --set`, by Kafka's names. `command`: what stands
-        for `tailrace` on the command line.
+        one. `settings`: as with `tailrace start --set`, by Kafka's names. `security`: how its
+        clients speak; certificates and users are made for it, and `client_settings` says how to
+        get in. `users`: their passwords by name, instead of one with a password that is drawn; with
+        SSL each has a certificate. `command`: what stands for `tailrace` on the command line.
         """
+        self._security = Security(security, users)
+        self._security_settings: dict[str, str] = {}
         self.settings: dict[str, str] = {**DEFAULT_SETTINGS, **texts(settings or {})}
         self.start_timeout_s = start_timeout_s
         self.stop_timeout_s = stop_timeout_s
@@ -112,6 +125,17 @@ class Broker(Faults):
     def log(self) -> str:
         """What it has printed since the first start, the last MiB; also when it has ended."""
         return self._last_log if self._guard is None else tail(self._guard.log)
+
+    def client_settings(
+        self, client: Client = "confluent", user: str | None = None
+    ) -> dict[str, Any]:
+        """Return what a client of a library needs to get in, its bootstrap servers among it.
+
+        `client`: confluent (librdkafka's names), java (Kafka's, as in a file of properties),
+        kafka-python or aiokafka. `user`: one of `users`; None: the first.
+        Errors: BrokerError before the first start; KeyError; ValueError for another client.
+        """
+        return self._security.client_settings(client, self.bootstrap, user)
 
     def start(self) -> Self:
         """Start it and return when it answers. One that runs is left alone.
@@ -251,12 +275,15 @@ class Broker(Faults):
             self._held = reserve_port(self._wanted_port)
         if self._guard is None:
             self._guard = Guard()
+            self._prepare(self._guard)
         port = FaultPort(self._guard.log, lambda: self._port is port and self.is_running)
         self._port, self._is_paused = port, False
-        line = command_line(self._command, self.data_directory, self.bootstrap, self.settings)
+        listen = self._security.listen(self.bootstrap)
+        settings = {**self._security_settings, **self.settings}
+        line = command_line(self._command, self.data_directory, listen, settings)
         self._guard.start(line, environment(os.environ))
         deadline = time.monotonic() + self.start_timeout_s
-        while not answers(self.host, self.port, _ANSWER_S):
+        while not self._security.is_ready(self.host, self.port, _ANSWER_S):
             self._guard.hear(_POLL_S)
             if self._guard.pid is None:
                 raise self._ended()
@@ -264,6 +291,18 @@ class Broker(Faults):
                 raise BrokerError("the start was given up", "it was cancelled: nothing to mend")
             if time.monotonic() > deadline:
                 raise self._late()
+
+    def _prepare(self, guard: Guard) -> None:
+        """Make certificates and users, before the first start over a folder."""
+        if not self._security.is_any:
+            return
+        guard.wait_until_ready()
+        folder = guard.folder / "keys"
+        self._security_settings = self._security.prepare(folder)
+        for name, file in self._security.password_files(folder):
+            line = user_command(self._command, self.data_directory, name, file)
+            guard.run(line, environment(os.environ), self.start_timeout_s)
+            file.unlink()
 
     def _fault_port(self) -> FaultPort:  # type: ignore[explicit-override]  # 3.12 has it
         self._running_guard("takes no faults")

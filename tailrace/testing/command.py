@@ -15,14 +15,20 @@ _SETTINGS_PREFIX: Final = "TAILRACE_"
 
 
 def command_line(
-    command: Sequence[str], data: Path, bootstrap: str, settings: Mapping[str, str]
+    command: Sequence[str], data: Path, listen: str, settings: Mapping[str, str]
 ) -> list[str]:
     """Return the words that start a broker over a directory, on a port, with settings."""
-    line = [*command, "start", "--data", str(data), "--listen", bootstrap]
+    line = [*command, "start", "--data", str(data), "--listen", listen]
     line += ["--test-faults", _FAULTS]
     for name, value in settings.items():
         line += ["--set", f"{name}={value}"]
     return line
+
+
+def user_command(command: Sequence[str], data: Path, user: str, password_file: Path) -> list[str]:
+    """Return the words that make a user of a broker that does not run."""
+    place = ["--data", str(data), "--password-file", str(password_file)]
+    return [*command, "user", "create", *place, "--replace", "--", user]
 
 
 def texts(settings: Mapping[str, object]) -> dict[str, str]:

@@ -4,6 +4,7 @@ import json
 import os
 import select
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from tailrace.testing.errors import BrokerError
+from tailrace.testing.logs import tail
 
 _GUARDIAN: Final = Path(__file__).with_name("guardian.py")
 _GUARDIAN_TIMEOUT_S: Final = 30.0
@@ -33,6 +35,7 @@ class Guard:
         self.log = self.folder / "log"
         self.pid: int | None = None
         self.exit_code: int | None = None
+        self._is_ready = False
         self._user = os.getpid()
         self._heard = b""
         self._signalled = 0
@@ -49,6 +52,29 @@ class Guard:
     def is_mine(self) -> bool:
         """Whether this process started it, and is not a fork of the one that did."""
         return os.getpid() == self._user
+
+    def wait_until_ready(self) -> None:
+        """Return once the folder is there. Errors: BrokerError."""
+        self._hear_until(lambda: self._is_ready)
+
+    def run(self, command: Sequence[str], environment: Mapping[str, str], timeout_s: float) -> None:
+        """Run a command that ends by itself, where the broker would run; it prints into the log.
+
+        Errors: BrokerError if it cannot be run, fails, or does not end in time.
+        """
+        self.start(command, environment)
+        if not self.wait_for_end(timeout_s):
+            self.signal(signal.SIGKILL)
+            raise BrokerError(
+                f"{' '.join(command)}: it had not ended after {timeout_s:g} s",
+                "give a longer `start_timeout_s`",
+            )
+        if self.exit_code:
+            raise BrokerError(
+                f"{' '.join(command)}: it ended with exit code {self.exit_code}",
+                "see its last lines below",
+                tail(self.log),
+            )
 
     def start(self, command: Sequence[str], environment: Mapping[str, str]) -> None:
         """Start the broker. Errors: BrokerError if the command cannot be run."""
@@ -107,7 +133,9 @@ class Guard:
         except ValueError:
             rest, _ = self._guardian.communicate(timeout=_GUARDIAN_TIMEOUT_S)
             raise self._broken((line + b"\n" + rest).decode(errors="replace")) from None
-        if "started" in said:
+        if "ready" in said:
+            self._is_ready = True
+        elif "started" in said:
             self.pid = said["started"]
         elif "ended" in said:
             self.pid, self.exit_code = None, said["ended"]

@@ -28,7 +28,8 @@ def listening(
     """A broker with a listener that names itself, one that is told, one for whoever reaches it."""
     own, told, reached = ports
     broker = broker_factory(
-        "--advertise", f"TOLD://localhost:{told}", "--set", "auto.create.topics.enable=true"
+        *("--advertise", f"TOLD://localhost:{told}", "--set", "auto.create.topics.enable=true"),
+        "--insecure",
     )
     return broker.start(
         f"OWN://127.0.0.1:{own},TOLD://127.0.0.1:{told},REACHED://0.0.0.0:{reached}"

@@ -27,7 +27,7 @@ def test_each_listener_names_the_brokers_by_its_own_addresses(
             host, inside = (ports[name][number] for name in ports)
             broker = cluster.broker(
                 *("--set", f"node.id={number + 1}", "--set", "inter.broker.listener.name=INSIDE"),
-                *("--advertise", f"HOST://localhost:{host}"),
+                *("--advertise", f"HOST://localhost:{host}", "--insecure"),
             )
             broker.start(f"HOST://0.0.0.0:{host},INSIDE://127.0.0.1:{inside}")
         by = {name: [At(f"127.0.0.1:{port}") for port in ports[name]] for name in ports}

@@ -1,7 +1,7 @@
 """A cluster from the command line: ZooKeeper, bookies, brokers, each in a process of its own."""
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, Self
@@ -47,8 +47,12 @@ class ClusterBroker(TailraceProcess):
 class ThreeBookies:
     """A cluster with three bookies; brokers are made and started by the test."""
 
-    def __init__(self, zookeeper: ZooKeeperServer, folder: Path) -> None:
+    def __init__(
+        self, zookeeper: ZooKeeperServer, folder: Path, bookie_arguments: Sequence[str] = ()
+    ) -> None:
+        """`bookie_arguments`: more of each bookie's command."""
         root = zookeeper.make_root()
+        self._bookie_arguments = bookie_arguments
         self.zookeeper = zookeeper
         self.metadata = f"zk://{zookeeper.hosts}{root}/ledgers"
         self.namespace_root = f"{root}/messaging/test"
@@ -66,7 +70,8 @@ class ThreeBookies:
 
     def _bookie(self, number: int) -> BookieUnderTest:
         data = self._folder / f"bookie-{number}"
-        return BookieUnderTest(self.metadata, data, "--set", f"zkTimeout={SESSION_MS}")
+        more = ("--set", f"zkTimeout={SESSION_MS}", *self._bookie_arguments)
+        return BookieUnderTest(self.metadata, data, *more)
 
     def broker(self, *arguments: str, zookeeper: str = "") -> ClusterBroker:
         """Return a broker of the cluster that is not started yet.

@@ -10,9 +10,12 @@ from unittest.mock import patch
 
 import yaml
 
+from tailrace.processes.secure_config import DIRECTORY
+from tailrace.processes.secure_start import JAVA, LIBRDKAFKA, TRUSTED
 from tests.bench import __main__ as bench
 from tests.docs.command_line import check_words
 from tests.fuzz.targets import TARGETS
+from tests.interop.kafka.tools import MAIN_CLASSES
 from tests.rooms import ROOMS, ROOT
 
 Words = tuple[str, ...]
@@ -107,6 +110,16 @@ def _printf(words: Words) -> None:
     assert len(words) > 1
 
 
+def _kafkas_tool(words: Words) -> None:
+    """One that tests run; tests/interop/kafka runs the very lines of the page."""
+    assert words[0].removeprefix("kafka-") in MAIN_CLASSES, words
+
+
+def _cat(words: Words) -> None:
+    """A file that `tailrace start --secure` writes."""
+    assert words[1].removeprefix(f"{DIRECTORY}/") in {TRUSTED, JAVA, LIBRDKAFKA}, words
+
+
 _CHECKERS: Final[dict[str, Callable[[Words], None]]] = {
     "make": _make,
     "pip": _pip,
@@ -116,4 +129,6 @@ _CHECKERS: Final[dict[str, Callable[[Words], None]]] = {
     "tailrace": check_words,
     ".venv/bin/pytest": _pytest,
     "printf": _printf,
+    "kafka-acls": _kafkas_tool,
+    "cat": _cat,
 }

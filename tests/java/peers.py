@@ -43,10 +43,20 @@ class JavaClient:
         pom: str = "bookkeeper",
         peer: str = "LedgerPeer",
         against: str | None = None,
+        jvm: tuple[str, ...] = (),
     ) -> None:
+        """`jvm`: more of its options."""
         self._log = log.open("ab")
         java, *rest = main_class(pom, peer, against)
-        command = [java, "-Xmx192m", "-XX:MaxDirectMemorySize=256m", *SMALL_JVM, *OPEN_JVM, *rest]
+        command = [
+            java,
+            "-Xmx192m",
+            "-XX:MaxDirectMemorySize=256m",
+            *SMALL_JVM,
+            *OPEN_JVM,
+            *jvm,
+            *rest,
+        ]
         self._child = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._log, text=True
         )

@@ -5,14 +5,29 @@ The library is half typed, so its objects are Any; its errors leave here as CliE
 
 import socket
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
 from tailrace.broker.listeners import Endpoint
+from tailrace.core.runtime.kafka_connection import (
+    Entrance,
+    KafkaConnection,
+    KafkaConnectionError,
+    NotLetIn,
+)
+from tailrace.tools.clients.command_config import (
+    client_properties,
+    entrance,
+    librdkafka_properties,
+)
 from tailrace.tools.endpoints import parse_endpoint
 from tailrace.tools.errors import CliError, Exit
+
+CLIENT_ID = "tailrace-cli"
+VERIFICATION = "enable.ssl.certificate.verification"
 
 
 class Target(NamedTuple):
@@ -20,56 +35,85 @@ class Target(NamedTuple):
 
     bootstrap: str
     properties: Mapping[str, str]
+    """librdkafka's, of `-X`; they win."""
     timeout_s: float
+    client: Mapping[str, str] = {}
+    """Kafka's, of `--command-config`."""
 
 
-def target(bootstrap: str, properties: Sequence[str], timeout_s: float) -> Target:
-    """Read the common options. Errors: CliError for a property without `=`."""
+def target(
+    bootstrap: str,
+    properties: Sequence[str],
+    timeout_s: float,
+    command_config: Path | None = None,
+) -> Target:
+    """Read the common options. Errors: CliError for a property without `=`, or a file."""
     given = {}
     for text in properties:
         key, equals, value = text.partition("=")
         if not equals:
             raise CliError(
-                f"{text!r} is no property", place="-X", remedy="-X KEY=VALUE", code=Exit.USAGE
+                f"{text!r} is not a property", place="-X", remedy="-X KEY=VALUE", code=Exit.USAGE
             )
         given[key.strip()] = value.strip()
-    return Target(bootstrap, given, timeout_s)
+    return Target(bootstrap, given, timeout_s, client_properties(command_config))
 
 
 def admin(to: Target) -> Any:
     """Return an administration client of a cluster that can be reached. Errors: CliError."""
+    settings = _settings(to, {})
     check_reachable(to)
-    return _client(AdminClient, to, {})
+    return _client(AdminClient, settings)
 
 
 def producer(to: Target, **more: Any) -> Any:
     """Return a producer; keyword names have underscores for dots. Errors: CliError."""
+    settings = _settings(to, more)
     check_reachable(to)
-    return _client(Producer, to, more)
+    return _client(Producer, settings)
 
 
 def consumer(to: Target, **more: Any) -> Any:
     """Return a consumer; keyword names have underscores for dots. Errors: CliError."""
+    settings = _settings(to, more)
     check_reachable(to)
-    return _client(Consumer, to, more)
+    return _client(Consumer, settings)
 
 
 def check_reachable(to: Target) -> None:
-    """Fail at once when no bootstrap server accepts connections; librdkafka would wait."""
+    """Fail at once when no bootstrap server accepts connections; librdkafka would wait.
+
+    With TLS or SASL the connection has to get in, too. Errors: CliError.
+    """
+    way_in = _entrance(to)
     reasons = []
     for text in to.bootstrap.split(","):
         at = parse_endpoint(text.strip(), "--bootstrap")
         try:
-            socket.create_connection((at.host or "127.0.0.1", at.port), to.timeout_s).close()
+            _try(at, to.timeout_s, way_in)
+        except NotLetIn as error:
+            raise not_let_in(error) from error
         except OSError as error:
             reasons.append(_reason(at, error))
+        except KafkaConnectionError as error:
+            reasons.append(str(error))
         else:
             return
     raise CliError(
         "no broker answers: " + "; ".join(reasons),
         place=f"--bootstrap {to.bootstrap}",
-        remedy="start one with `tailrace start`, or name another with --bootstrap",
+        remedy=_START_ONE if way_in is None else _LET_IN,
         code=Exit.UNREACHABLE,
+    )
+
+
+def not_let_in(error: NotLetIn) -> CliError:
+    """Return what it means to whoever typed the command."""
+    return CliError(
+        error.cause,
+        place=error.place,
+        remedy="see security.protocol, ssl.truststore.location, ssl.keystore.location and "
+        "sasl.jaas.config in --command-config, and the broker's log",
     )
 
 
@@ -95,6 +139,10 @@ def failure(error: Exception, doing: str, to: Target) -> CliError:
     )
 
 
+_START_ONE = "start one with `tailrace start`, or name another with --bootstrap"
+_LET_IN = (
+    "is it there? One that asks for a client's certificate ends so, too: ssl.keystore.location"
+)
 _REMEDIES: dict[int | None, str] = {
     KafkaError.MSG_SIZE_TOO_LARGE: "`-X message.max.bytes=N` lets the client send more, the "
     "topic's max.message.bytes lets the broker take it",
@@ -108,15 +156,19 @@ _UNREACHABLE = {
 }
 
 
-def _client(kind: Any, to: Target, more: Mapping[str, Any]) -> Any:
-    settings: dict[str, Any] = {
+def _settings(to: Target, more: Mapping[str, Any]) -> dict[str, Any]:
+    return {
         "bootstrap.servers": to.bootstrap,
-        "client.id": "tailrace-cli",
+        "client.id": CLIENT_ID,
         "log_level": 0,
         "error_cb": lambda _error: None,
         **{key.replace("_", "."): value for key, value in more.items()},
+        **librdkafka_properties(to.client),
         **to.properties,
     }
+
+
+def _client(kind: Any, settings: dict[str, Any]) -> Any:
     try:
         return kind(settings)
     except (KafkaException, ValueError, TypeError) as error:
@@ -124,6 +176,22 @@ def _client(kind: Any, to: Target, more: Mapping[str, Any]) -> Any:
         raise CliError(
             f"the client refuses its configuration: {detail}", place="-X", code=Exit.USAGE
         ) from error
+
+
+def _entrance(to: Target) -> Entrance | None:
+    """Return how a first connection gets in; None also where certificates are not verified."""
+    if to.properties.get(VERIFICATION, "true").lower() != "true":
+        return None
+    return entrance(to.client, to.properties)
+
+
+def _try(at: Endpoint, timeout_s: float, way_in: Entrance | None) -> None:
+    """Connect once. Errors: OSError, KafkaConnectionError."""
+    host = at.host or "127.0.0.1"
+    if way_in is None:
+        socket.create_connection((host, at.port), timeout_s).close()
+    else:
+        KafkaConnection(host, at.port, timeout_s, CLIENT_ID, way_in).close()
 
 
 def _reason(at: Endpoint, error: OSError) -> str:

@@ -1,7 +1,7 @@
 """Kafka requests of our own, for what confluent-kafka's administration client cannot ask.
 
-One connection per broker (`core.runtime.kafka_connection`). Properties of librdkafka mean nothing
-here and are refused.
+One connection per broker (`core.runtime.kafka_connection`). Of librdkafka's properties those of
+TLS and SASL are understood; all others mean nothing here and are refused.
 """
 
 from collections.abc import Iterator
@@ -10,9 +10,11 @@ from typing import Self, TypeVar
 
 from tailrace.broker.listeners import Endpoint
 from tailrace.core.runtime.kafka_connection import (
+    Entrance,
     KafkaConnection,
     KafkaConnectionError,
     NoAnswer,
+    NotLetIn,
     NotServed,
 )
 from tailrace.protocol.errors import ErrorCode
@@ -24,14 +26,14 @@ from tailrace.protocol.kafka.messages.metadata import (
     MetadataRequestTopic,
     MetadataResponse,
 )
-from tailrace.tools.clients.librdkafka import Target, check_reachable
+from tailrace.tools.clients.command_config import check_security_alone, entrance
+from tailrace.tools.clients.librdkafka import CLIENT_ID, Target, check_reachable, not_let_in
 from tailrace.tools.endpoints import parse_endpoint
 from tailrace.tools.errors import CliError, Exit
 
 Q = TypeVar("Q")
 R = TypeVar("R")
 
-CLIENT_ID = "tailrace-cli"
 FIND_COORDINATOR_VERSION = 3
 """The last one for a single key."""
 
@@ -39,9 +41,10 @@ FIND_COORDINATOR_VERSION = 3
 class Connection:
     """One connection to one broker. Errors: CliError from every method."""
 
-    def __init__(self, at: Endpoint, timeout_s: float) -> None:
+    def __init__(self, at: Endpoint, timeout_s: float, entrance: Entrance | None) -> None:
         with _told():
-            self._kafka = KafkaConnection(at.host or "127.0.0.1", at.port, timeout_s, CLIENT_ID)
+            host = at.host or "127.0.0.1"
+            self._kafka = KafkaConnection(host, at.port, timeout_s, CLIENT_ID, entrance)
 
     def serves(self, api: Api[Q, R]) -> bool:
         """Tell whether the broker has a version of a request that we speak."""
@@ -65,13 +68,9 @@ class Brokers:
     """Connections to the brokers of one cluster. Errors: CliError from every method."""
 
     def __init__(self, to: Target) -> None:
-        if to.properties:
-            raise CliError(
-                "this command speaks Kafka's protocol itself and knows no librdkafka properties",
-                place="-X " + next(iter(to.properties)),
-                code=Exit.USAGE,
-            )
+        check_security_alone(to.properties)
         check_reachable(to)
+        self._entrance = entrance(to.client, to.properties)
         self._timeout_s = to.timeout_s
         self._connections: dict[int, Connection] = {}
         self._first = self._connect(to.bootstrap)
@@ -98,7 +97,9 @@ class Brokers:
         connection = self._connections.get(node_id)
         if connection is None:
             at = Endpoint(place.host, place.port)
-            connection = self._connections[node_id] = Connection(at, self._timeout_s)
+            connection = self._connections[node_id] = Connection(
+                at, self._timeout_s, self._entrance
+            )
         return connection
 
     def coordinator(self, key: str, key_type: int) -> int:
@@ -119,8 +120,8 @@ class Brokers:
         servers = [parse_endpoint(text.strip(), "--bootstrap") for text in bootstrap.split(",")]
         for at in servers[:-1]:
             with suppress(CliError):  # the last one says why nobody answers
-                return Connection(at, self._timeout_s)
-        return Connection(servers[-1], self._timeout_s)
+                return Connection(at, self._timeout_s, self._entrance)
+        return Connection(servers[-1], self._timeout_s, self._entrance)
 
 
 def check(code: int, doing: str, remedy: str = "") -> None:
@@ -133,6 +134,8 @@ def check(code: int, doing: str, remedy: str = "") -> None:
 def _told() -> Iterator[None]:
     try:
         yield
+    except NotLetIn as error:
+        raise not_let_in(error) from error
     except NoAnswer as error:
         raise CliError(
             error.cause,

@@ -4,10 +4,10 @@ Each way opens what the work needs, runs it, closes it, and turns what goes wron
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
 
 import typer
 
@@ -21,6 +21,7 @@ from tailrace.core.errors import (
     MetadataConflict,
     NoAuth,
     OwnershipAcquireFailed,
+    UnauthorizedAccess,
     Unavailable,
 )
 from tailrace.core.ledger.bookie_registry import RegisteredBookies
@@ -38,6 +39,7 @@ from tailrace.core.metadata.uri import (
 from tailrace.core.metadata.zookeeper_acls import ZookeeperAccess
 from tailrace.core.runtime.config import ConfigError
 from tailrace.protocol.errors import ProtocolError
+from tailrace.tools.cluster.bookie_settings import CONFIG_VARIABLE, bookie_settings
 from tailrace.tools.cluster.zookeeper_settings import CREDENTIALS, zookeeper_settings
 from tailrace.tools.errors import CliError, Exit
 
@@ -191,6 +193,7 @@ def on_namespace(
         log=log or LogConfig(client_id=CLIENT_ID, lock_timeout_s=0),
         cold=cold or ColdConfig(),
         zookeeper=zookeeper_settings(),
+        bookies=bookie_settings(),
         ledger_servers=ledgers.hosts if ledgers else "",
     )
 
@@ -257,16 +260,20 @@ def _words(error: Exception) -> tuple[str]:
     return (f"{type(error).__name__}: {error}",)
 
 
+_REMEDIES: Final[Sequence[tuple[type[Exception], str]]] = (
+    (LedgerNotFound, "tailrace ledger list"),
+    (LogNotFound, "tailrace log list"),
+    (NoAuth, CREDENTIALS),
+    (OwnershipAcquireFailed, "stop its owner first"),
+    (
+        UnauthorizedAccess,
+        f"{CONFIG_VARIABLE} names a file with tls... and sasl... settings for bookies",
+    ),
+)
+
+
 def _remedy(error: Exception) -> str:
-    if isinstance(error, LedgerNotFound):
-        return "tailrace ledger list"
-    if isinstance(error, LogNotFound):
-        return "tailrace log list"
-    if isinstance(error, NoAuth):
-        return CREDENTIALS
-    if isinstance(error, OwnershipAcquireFailed):
-        return "stop its owner first"
-    return ""
+    return next((text for kind, text in _REMEDIES if isinstance(error, kind)), "")
 
 
 @asynccontextmanager
@@ -284,7 +291,7 @@ async def _open_cluster(uri: str) -> AsyncIterator[Cluster]:
                 f"there is no cluster at {root}", place=uri,
                 remedy=f"tailrace cluster init --metadata {uri}",
             )  # fmt: skip
-        bookies = RegisteredBookies(store, root=root)
+        bookies = RegisteredBookies(store, bookie_settings(), root=root)
         try:
             config = LedgerClientConfig(root=root)
             yield Cluster(store, root, bookies, LedgerClient(store, bookies, config))

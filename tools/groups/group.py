@@ -1,6 +1,7 @@
 """`tailrace group`: where consumer groups are, and where they go on."""
 
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
@@ -9,7 +10,15 @@ from tailrace.protocol.errors import ErrorCode
 from tailrace.protocol.ids import TopicPartition
 from tailrace.tools.errors import CliError, Exit
 from tailrace.tools.logs.position_spec import parse_partition
-from tailrace.tools.options import BOOTSTRAP, TIMEOUT_S, Bootstrap, Json, Properties, Timeout
+from tailrace.tools.options import (
+    BOOTSTRAP,
+    TIMEOUT_S,
+    Bootstrap,
+    CommandConfig,
+    Json,
+    Properties,
+    Timeout,
+)
 from tailrace.tools.output import Column, note, show_json, show_rows
 from tailrace.tools.records.offset_spec import (
     OFFSET_HELP,
@@ -55,11 +64,12 @@ def list_groups(
         list[str] | None, typer.Option("--state", metavar="STATE", help="Stable, Empty, ...")
     ] = None,
     as_json: Json = False,
+    command_config: CommandConfig = None,
     properties: Properties = None,
     timeout_s: Timeout = TIMEOUT_S,
 ) -> None:
     """List groups with their state and coordinator."""
-    with _admin(bootstrap, properties, timeout_s) as groups:
+    with _admin(bootstrap, properties, timeout_s, command_config) as groups:
         rows = groups.list_all(states or [])
     columns = [
         Column("group"),
@@ -75,11 +85,12 @@ def describe(
     names: Groups,
     bootstrap: Bootstrap = BOOTSTRAP,
     as_json: Json = False,
+    command_config: CommandConfig = None,
     properties: Properties = None,
     timeout_s: Timeout = TIMEOUT_S,
 ) -> None:
     """Describe groups: state, members, and how far each is behind in each partition."""
-    with _admin(bootstrap, properties, timeout_s) as groups:
+    with _admin(bootstrap, properties, timeout_s, command_config) as groups:
         found = [groups.describe(name) for name in names]
     if as_json:
         show_json(found)
@@ -107,6 +118,7 @@ def reset(
         bool, typer.Option("--create", help="Make the group, if it is not there yet.")
     ] = False,
     as_json: Json = False,
+    command_config: CommandConfig = None,
     properties: Properties = None,
     timeout_s: Timeout = TIMEOUT_S,
 ) -> None:
@@ -117,7 +129,7 @@ def reset(
     if execute and dry_run:
         raise CliError("--execute and --dry-run", place="--dry-run", code=Exit.USAGE)
     spec = _position(to)
-    with _admin(bootstrap, properties, timeout_s) as groups:
+    with _admin(bootstrap, properties, timeout_s, command_config) as groups:
         groups.check_idle(group, may_be_new=create)
         before = groups.committed(group)
         chosen = _chosen(groups, partitions, before if all_topics else None, _RESET)
@@ -158,12 +170,13 @@ def delete(
     names: Groups,
     bootstrap: Bootstrap = BOOTSTRAP,
     yes: Yes = False,
+    command_config: CommandConfig = None,
     properties: Properties = None,
     timeout_s: Timeout = TIMEOUT_S,
 ) -> None:
     """Delete groups without members, with everything that they committed."""
     _ask(f"Delete {', '.join(names)} with all offsets?", yes=yes)
-    with _admin(bootstrap, properties, timeout_s) as groups:
+    with _admin(bootstrap, properties, timeout_s, command_config) as groups:
         for name in names:
             groups.delete(name)
             note(f"group {name}: deleted")
@@ -176,11 +189,12 @@ def delete_offsets(
     bootstrap: Bootstrap = BOOTSTRAP,
     all_topics: AllTopics = False,
     yes: Yes = False,
+    command_config: CommandConfig = None,
     properties: Properties = None,
     timeout_s: Timeout = TIMEOUT_S,
 ) -> None:
     """Delete what a group committed of topics that it does not read now."""
-    with _admin(bootstrap, properties, timeout_s) as groups:
+    with _admin(bootstrap, properties, timeout_s, command_config) as groups:
         before = groups.committed(group) if all_topics else None
         chosen = _chosen(groups, partitions, before, _DELETE_OFFSETS)
         _ask(f"Delete the offsets of group {group} in {len(chosen)} partitions?", yes=yes)
@@ -242,11 +256,13 @@ def _ask(question: str, *, yes: bool) -> None:
         typer.confirm(question, abort=True, err=True)
 
 
-def _admin(bootstrap: str, properties: list[str] | None, timeout_s: float) -> "GroupsAdmin":
+def _admin(
+    bootstrap: str, properties: list[str] | None, timeout_s: float, command_config: Path | None
+) -> "GroupsAdmin":
     from tailrace.tools.clients.librdkafka import target
     from tailrace.tools.groups.groups_admin import GroupsAdmin
 
-    return GroupsAdmin(target(bootstrap, properties or [], timeout_s))
+    return GroupsAdmin(target(bootstrap, properties or [], timeout_s, command_config))
 
 
 def _show_group(described: dict[str, Any]) -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, TypeVar
 
 import typer
@@ -12,6 +13,7 @@ from tailrace.proxy.balancing.proxies import ProxyOperator, ProxyView, Registere
 from tailrace.proxy.client.config import ClientConfig
 from tailrace.proxy.client.grpc_transport import GrpcTransport
 from tailrace.proxy.routing.members import READ_PROXIES, WRITE_PROXIES
+from tailrace.tools.clients.command_config import security_settings
 from tailrace.tools.cluster.cluster_access import on_namespace_store
 from tailrace.tools.errors import CliError, Exit
 from tailrace.tools.output import note
@@ -57,12 +59,17 @@ class Proxies:
         return found
 
 
-def on_proxies(namespace: str, timeout_s: float, work: Callable[[Proxies], Awaitable[T]]) -> T:
+def on_proxies(
+    namespace: str,
+    timeout_s: float,
+    work: Callable[[Proxies], Awaitable[T]],
+    command_config: Path | None = None,
+) -> T:
     """Do work on the proxies of a namespace; each answer is waited for so long. Errors: CliError.
 
-    Unit: seconds.
+    `command_config`: the file that says how to get in. Unit: seconds.
     """
-    config = ClientConfig(connect_timeout_ms=CONNECT_MS)
+    config = ClientConfig(connect_timeout_ms=CONNECT_MS, security=security_settings(command_config))
 
     async def run(store: MetadataStore, at: NamespaceUri) -> T:
         transport = GrpcTransport(config)

@@ -9,7 +9,7 @@ import typer
 from tailrace.core.runtime.collector import loading_modules
 from tailrace.tools.cluster.cluster_access import Namespace
 from tailrace.tools.errors import CliError, Exit
-from tailrace.tools.options import Json, Timeout
+from tailrace.tools.options import CommandConfig, Json, Timeout
 from tailrace.tools.output import note
 
 if TYPE_CHECKING:
@@ -101,6 +101,7 @@ def balance(
     dry_run: DryRun = False,
     as_json: Json = False,
     timeout_s: Timeout = TIMEOUT_S,
+    command_config: CommandConfig = None,
 ) -> None:
     """Move streams between write proxies until all of a region have about as much.
 
@@ -124,7 +125,7 @@ def balance(
             moves = await _plan(proxies, wanted)  # with what it has claimed since
         show_moves(await carry_out(proxies, members, moves, rate), as_json=as_json)
 
-    on_proxies(namespace, timeout_s, work)
+    on_proxies(namespace, timeout_s, work, command_config)
 
 
 def loads_of(

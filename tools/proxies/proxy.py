@@ -8,7 +8,7 @@ import typer
 from tailrace.core.runtime.collector import loading_modules
 from tailrace.tools.cluster.cluster_access import Namespace
 from tailrace.tools.errors import CliError, Exit
-from tailrace.tools.options import Json, Timeout
+from tailrace.tools.options import CommandConfig, Json, Timeout
 from tailrace.tools.output import Column, note, show_rows
 from tailrace.tools.proxies.balance import balance
 from tailrace.tools.serving.proxy import app
@@ -38,7 +38,10 @@ Proxy = Annotated[str, typer.Argument(metavar="PROXY", help="HOST:PORT, as `list
 
 @app.command("list")
 def list_proxies(
-    namespace: Namespace, as_json: Json = False, timeout_s: Timeout = TIMEOUT_S
+    namespace: Namespace,
+    as_json: Json = False,
+    timeout_s: Timeout = TIMEOUT_S,
+    command_config: CommandConfig = None,
 ) -> None:
     """List the proxies that are registered: where, since when, whether they take streams."""
     with loading_modules():
@@ -76,7 +79,9 @@ def list_proxies(
             rows.append(row(each, "read", health, None))
         return rows
 
-    show_rows(on_proxies(namespace, timeout_s, work), _LIST_COLUMNS, as_json=as_json)
+    show_rows(
+        on_proxies(namespace, timeout_s, work, command_config), _LIST_COLUMNS, as_json=as_json
+    )
 
 
 @app.command()
@@ -88,6 +93,7 @@ def owners(
     ] = "",
     as_json: Json = False,
     timeout_s: Timeout = TIMEOUT_S,
+    command_config: CommandConfig = None,
 ) -> None:
     """Show which proxy owns which stream, and how much was written to each in the last minute.
 
@@ -111,14 +117,19 @@ def owners(
         rows.sort(key=lambda each: str(each["stream"]))
         return rows, any(view.trouble for view in views)
 
-    rows, is_partial = on_proxies(namespace, timeout_s, work)
+    rows, is_partial = on_proxies(namespace, timeout_s, work, command_config)
     show_rows(rows, OWNER_COLUMNS, as_json=as_json)
     if is_partial:
         raise typer.Exit(Exit.FAILED)
 
 
 @app.command()
-def release(streams: Streams, namespace: Namespace, timeout_s: Timeout = TIMEOUT_S) -> None:
+def release(
+    streams: Streams,
+    namespace: Namespace,
+    timeout_s: Timeout = TIMEOUT_S,
+    command_config: CommandConfig = None,
+) -> None:
     """Have the owners of streams complete them and let them go; the next request claims them.
 
     A stream without an owner is released already. Ends with 1 when one could not be released.
@@ -142,7 +153,7 @@ def release(streams: Streams, namespace: Namespace, timeout_s: Timeout = TIMEOUT
                 note(f"{stream}: {owner.name} does not release it: {reply.words}")
         return failed
 
-    failed = on_proxies(namespace, timeout_s, work)
+    failed = on_proxies(namespace, timeout_s, work, command_config)
     if failed:
         raise CliError(f"{failed} of {len(streams)} streams were not released")
 
@@ -153,6 +164,7 @@ def accept(
     value: Annotated[str, typer.Argument(metavar="on|off")],
     namespace: Namespace,
     timeout_s: Timeout = TIMEOUT_S,
+    command_config: CommandConfig = None,
 ) -> None:
     """Have a proxy take new streams, or only serve those that it owns.
 
@@ -172,7 +184,7 @@ def accept(
             )
         return view.status.name
 
-    print(f"{proxy} {on_proxies(namespace, timeout_s, work)}")
+    print(f"{proxy} {on_proxies(namespace, timeout_s, work, command_config)}")
 
 
 app.command()(balance)

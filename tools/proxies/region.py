@@ -6,7 +6,7 @@ from tailrace.core.runtime.collector import loading_modules
 from tailrace.tools.cluster.cluster_access import Namespace
 from tailrace.tools.cluster.region import Region, app
 from tailrace.tools.errors import CliError
-from tailrace.tools.options import Json, Timeout
+from tailrace.tools.options import CommandConfig, Json, Timeout
 from tailrace.tools.output import note
 from tailrace.tools.proxies.balance import DryRun, Rate, check_drainable, loads_of
 
@@ -47,6 +47,7 @@ def drain(
     dry_run: DryRun = False,
     as_json: Json = False,
     timeout_s: Timeout = TIMEOUT_S,
+    command_config: CommandConfig = None,
 ) -> None:
     """Stop a region, and move what its write proxies own to those of other regions.
 
@@ -72,7 +73,7 @@ def drain(
         moved += await carry_out(proxies, members, left, rate)
         show_moves(moved, as_json=as_json)
 
-    on_proxies(namespace, timeout_s, work)
+    on_proxies(namespace, timeout_s, work, command_config)
 
 
 async def _plan(proxies: "Proxies", region: str) -> "list[Move]":

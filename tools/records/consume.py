@@ -5,7 +5,14 @@ from typing import Annotated
 import typer
 
 from tailrace.tools.errors import CliError, Exit
-from tailrace.tools.options import BOOTSTRAP, TIMEOUT_S, Bootstrap, Properties, Timeout
+from tailrace.tools.options import (
+    BOOTSTRAP,
+    TIMEOUT_S,
+    Bootstrap,
+    CommandConfig,
+    Properties,
+    Timeout,
+)
 from tailrace.tools.records.offset_spec import OFFSET_HELP, BadOffset, OffsetSpec, parse_offset
 from tailrace.tools.records.record_format import (
     FORMAT_HELP,
@@ -56,6 +63,7 @@ def consume(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object per record.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No notes on stderr.")] = False,
+    command_config: CommandConfig = None,
     properties: Properties = None,
     timeout_s: Timeout = TIMEOUT_S,
 ) -> None:
@@ -75,7 +83,7 @@ def consume(
     from tailrace.tools.clients.librdkafka import target
     from tailrace.tools.records.record_reader import Limits, read_group, read_partitions
 
-    to = target(bootstrap, properties or [], timeout_s)
+    to = target(bootstrap, properties or [], timeout_s, command_config)
     limits = Limits(count, exit_at_end, quiet)
     if group is not None:
         read_group(to, topics, group, first, limits, render)

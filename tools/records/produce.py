@@ -7,7 +7,14 @@ from typing import Annotated
 import typer
 
 from tailrace.tools.errors import CliError, Exit
-from tailrace.tools.options import BOOTSTRAP, TIMEOUT_S, Bootstrap, Properties, Timeout
+from tailrace.tools.options import (
+    BOOTSTRAP,
+    TIMEOUT_S,
+    Bootstrap,
+    CommandConfig,
+    Properties,
+    Timeout,
+)
 from tailrace.tools.records.record_format import BadFormat, unescape
 
 app = typer.Typer(add_completion=False)
@@ -68,6 +75,7 @@ def produce(
     acks: Annotated[str, typer.Option("--acks", "-a", help="all, 1 or 0.")] = "all",
     as_json: Annotated[bool, typer.Option("--json", help="Print what was sent as JSON.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No notes on stderr.")] = False,
+    command_config: CommandConfig = None,
     properties: Properties = None,
     timeout_s: Timeout = TIMEOUT_S,
 ) -> None:
@@ -96,7 +104,7 @@ def produce(
     given = properties or []
     if acks in _WHOLE and not any(each.split("=")[0].strip() in _WEAKER for each in given):
         settings["enable.idempotence"] = "true"
-    to = target(bootstrap, [*_texts(settings), *given], timeout_s)
+    to = target(bootstrap, [*_texts(settings), *given], timeout_s, command_config)
     send(to, topic, files or [], (framing, stamp), as_json=as_json, quiet=quiet)
 
 

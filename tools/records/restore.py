@@ -11,7 +11,7 @@ import typer
 
 from tailrace.core.runtime.clock import SystemClock
 from tailrace.tools.errors import CliError, Exit
-from tailrace.tools.options import BOOTSTRAP, TIMEOUT_S, Bootstrap, Json, Timeout
+from tailrace.tools.options import BOOTSTRAP, TIMEOUT_S, Bootstrap, CommandConfig, Json, Timeout
 from tailrace.tools.output import Column, note, show_json, show_rows
 
 if TYPE_CHECKING:
@@ -39,6 +39,7 @@ def restore(
         False, "--fresh", help="Forget what the output holds; else an interrupted run goes on."
     ),
     bootstrap: Bootstrap = BOOTSTRAP,
+    command_config: CommandConfig = None,
     timeout: Timeout = TIMEOUT_S,
     as_json: Json = False,
 ) -> None:
@@ -50,13 +51,13 @@ def restore(
     again; what is finished is shown again, as it was. Without --sqlite or --parquet values stay in
     memory and only the numbers are shown.
 
-    Works with Tailrace and with Apache Kafka 2.1 or later, on listeners without TLS and SASL.
+    Works with Tailrace and with Apache Kafka 2.1 or later.
     """
     from tailrace import restore as library
     from tailrace.tools.clients.librdkafka import check_reachable, target
 
-    check_reachable(target(bootstrap, (), timeout))
-    options = library.Options(timeout_s=timeout, fresh=fresh)
+    check_reachable(target(bootstrap, (), timeout, command_config))
+    options = library.Options(timeout_s=timeout, fresh=fresh, client_settings=command_config)
     with _told(), closing(_sink(sqlite, parquet)) as sink, _bar(topic, sqlite or parquet) as watch:
         report = library.restore(
             topic,
@@ -68,15 +69,19 @@ def restore(
         )
     show(report, as_json=as_json)
     if verify:
-        _verify(report, bootstrap, timeout)
+        _verify(report, bootstrap, timeout, command_config)
 
 
-def _verify(report: "Report", bootstrap: str, timeout_s: float) -> None:
+def _verify(
+    report: "Report", bootstrap: str, timeout_s: float, command_config: Path | None
+) -> None:
     """Fold the log again and compare. Errors: CliError."""
     from tailrace.restore import verify
 
     with _told():
-        again = verify(report, bootstrap=bootstrap, timeout_s=timeout_s)
+        again = verify(
+            report, bootstrap=bootstrap, timeout_s=timeout_s, client_settings=command_config
+        )
     records = sum(each.records for each in again.partitions)
     note(f"verified: {records:,} records folded again give the same hash")
 

@@ -15,10 +15,19 @@ from tailrace.core.access.users.new_credentials import (
     check_user,
 )
 from tailrace.tools.errors import CliError, Exit
-from tailrace.tools.options import BOOTSTRAP, TIMEOUT_S, Bootstrap, Json, Properties, Timeout
+from tailrace.tools.options import (
+    BOOTSTRAP,
+    TIMEOUT_S,
+    Bootstrap,
+    CommandConfig,
+    Json,
+    Properties,
+    Timeout,
+)
 from tailrace.tools.output import Column, note, show_rows
 
 if TYPE_CHECKING:
+    from tailrace.tools.clients.librdkafka import Target
     from tailrace.tools.security.stored_users import StoredUsers
     from tailrace.tools.security.users_admin import UsersAdmin
 
@@ -89,12 +98,15 @@ def create(
     data: Data = None,
     namespace: OfCluster = None,
     bootstrap: Bootstrap = BOOTSTRAP,
+    command_config: CommandConfig = None,
     properties: Properties = None,
     timeout_s: Timeout = TIMEOUT_S,
 ) -> None:
     """Create a user, or with --replace change its password."""
     _check(check_user, name, "USER")
-    users = _users(data, namespace, bootstrap, properties, timeout_s)
+    users = _users(
+        data, namespace, lambda: _target(bootstrap, properties, timeout_s, command_config)
+    )
     if not replace and name in users.all():
         raise CliError(f"user {name} is there", place="USER", remedy="--replace")
     password = _password(password_file, name)
@@ -109,11 +121,14 @@ def list_users(
     namespace: OfCluster = None,
     bootstrap: Bootstrap = BOOTSTRAP,
     as_json: Json = False,
+    command_config: CommandConfig = None,
     properties: Properties = None,
     timeout_s: Timeout = TIMEOUT_S,
 ) -> None:
     """List all users."""
-    users = _users(data, namespace, bootstrap, properties, timeout_s)
+    users = _users(
+        data, namespace, lambda: _target(bootstrap, properties, timeout_s, command_config)
+    )
     show_rows([_row(*each) for each in users.all().items()], _COLUMNS, as_json=as_json)
 
 
@@ -124,11 +139,14 @@ def describe(
     namespace: OfCluster = None,
     bootstrap: Bootstrap = BOOTSTRAP,
     as_json: Json = False,
+    command_config: CommandConfig = None,
     properties: Properties = None,
     timeout_s: Timeout = TIMEOUT_S,
 ) -> None:
     """Say by which mechanisms a user can log in."""
-    users = _users(data, namespace, bootstrap, properties, timeout_s)
+    users = _users(
+        data, namespace, lambda: _target(bootstrap, properties, timeout_s, command_config)
+    )
     found = users.all().get(name)
     if found is None:
         raise _missing(name)
@@ -142,11 +160,14 @@ def delete(
     data: Data = None,
     namespace: OfCluster = None,
     bootstrap: Bootstrap = BOOTSTRAP,
+    command_config: CommandConfig = None,
     properties: Properties = None,
     timeout_s: Timeout = TIMEOUT_S,
 ) -> None:
     """Delete a user, or take a mechanism away from it."""
-    users = _users(data, namespace, bootstrap, properties, timeout_s)
+    users = _users(
+        data, namespace, lambda: _target(bootstrap, properties, timeout_s, command_config)
+    )
     found = users.all().get(name, {})
     there = [each for each in _mechanisms(mechanism) if each in found]
     if not there:
@@ -156,13 +177,7 @@ def delete(
     note(f"user {name} deleted" if len(there) == len(found) else f"user {name} changed")
 
 
-def _users(
-    data: Path | None,
-    namespace: str | None,
-    bootstrap: str,
-    properties: list[str] | None,
-    timeout_s: float,
-) -> "Users":
+def _users(data: Path | None, namespace: str | None, running: Callable[[], "Target"]) -> "Users":
     if data is not None and namespace is not None:
         cause = "a directory and a namespace are two places"
         raise CliError(cause, place="--data, --namespace", code=Exit.USAGE)
@@ -170,10 +185,17 @@ def _users(
         from tailrace.tools.security.stored_users import StoredUsers
 
         return StoredUsers(data if data is not None else str(namespace))
-    from tailrace.tools.clients.librdkafka import target
     from tailrace.tools.security.users_admin import UsersAdmin
 
-    return UsersAdmin(target(bootstrap, properties or [], timeout_s))
+    return UsersAdmin(running())
+
+
+def _target(
+    bootstrap: str, properties: list[str] | None, timeout_s: float, command_config: Path | None
+) -> "Target":
+    from tailrace.tools.clients.librdkafka import target
+
+    return target(bootstrap, properties or [], timeout_s, command_config)
 
 
 def _password(file: Path | None, name: str) -> str:

@@ -14,12 +14,13 @@ from tailrace.tools.options import (
     Assignments,
     ConfigFile,
     ConfigJson,
+    Insecure,
     Listen,
     ShowConfig,
     TestFaults,
 )
 from tailrace.tools.serving.faults import fault_control
-from tailrace.tools.settings import load_settings_of, show_settings
+from tailrace.tools.settings import insecure_option, load_settings_of, show_settings
 
 app = typer.Typer(add_completion=False)
 
@@ -49,6 +50,7 @@ def broker(
     listen: Listen = None,
     advertise: Advertise = None,
     test_faults: TestFaults = None,
+    insecure: Insecure = False,
     config: ConfigFile = None,
     assignments: Assignments = None,
     show_config: ShowConfig = False,
@@ -62,6 +64,7 @@ def broker(
     answered.
     """
     options = _options(metadata, namespace) + listener_options(listen, advertise)
+    options += insecure_option(insecure=insecure)
     loaded = load_settings_of(
         BrokerProcessConfig, "tailrace broker", config, assignments or (), options
     )

@@ -10,8 +10,8 @@ from tailrace.core.runtime.config import Assignment
 from tailrace.processes.proxy_address import PROXY_PORT, READ_PROXY_PORT
 from tailrace.processes.proxy_config import ReadProxyConfig, WriteProxyConfig
 from tailrace.tools.endpoints import parse_endpoint
-from tailrace.tools.options import Assignments, ConfigFile, ConfigJson, ShowConfig
-from tailrace.tools.settings import load_settings_of, show_settings
+from tailrace.tools.options import Assignments, ConfigFile, ConfigJson, Insecure, ShowConfig
+from tailrace.tools.settings import insecure_option, load_settings_of, show_settings
 
 app = typer.Typer(add_completion=False, no_args_is_help=True)
 
@@ -108,6 +108,7 @@ def write(
     advertise: AdvertiseTo = None,
     shard: Shard = None,
     region: RegionName = None,
+    insecure: Insecure = False,
     config: ConfigFile = None,
     assignments: Assignments = None,
     show_config: ShowConfig = False,
@@ -121,7 +122,7 @@ def write(
     answered. SIGTERM has it complete its streams and hand them on first.
     """
     given = _Given(metadata, namespace, listen, advertise, shard, region)
-    options = _options(given, PROXY_PORT)
+    options = _options(given, PROXY_PORT) + insecure_option(insecure=insecure)
     loaded = load_settings_of(
         WriteProxyConfig, "tailrace proxy write", config, assignments or (), options
     )
@@ -142,6 +143,7 @@ def read(
     advertise: AdvertiseTo = None,
     shard: Shard = None,
     region: RegionName = None,
+    insecure: Insecure = False,
     config: ConfigFile = None,
     assignments: Assignments = None,
     show_config: ShowConfig = False,
@@ -153,7 +155,7 @@ def read(
     request would be answered.
     """
     given = _Given(metadata, namespace, listen, advertise, shard, region)
-    options = _options(given, READ_PROXY_PORT)
+    options = _options(given, READ_PROXY_PORT) + insecure_option(insecure=insecure)
     loaded = load_settings_of(
         ReadProxyConfig, "tailrace proxy read", config, assignments or (), options
     )

@@ -5,19 +5,28 @@ import sys
 import typer
 
 from tailrace.core.runtime.collector import loading_modules
+from tailrace.processes.secure_config import SECURED_LISTENER
 from tailrace.tools.endpoints import listener_options
 from tailrace.tools.options import (
     Advertise,
     Assignments,
     ConfigFile,
     ConfigJson,
+    Insecure,
     Listen,
+    Secure,
     ShowConfig,
     StandaloneData,
     TestFaults,
 )
 from tailrace.tools.serving.faults import fault_control
-from tailrace.tools.settings import data_option, load_settings, show_settings
+from tailrace.tools.settings import (
+    data_option,
+    insecure_option,
+    load_settings,
+    secure_option,
+    show_settings,
+)
 
 app = typer.Typer(add_completion=False)
 
@@ -28,6 +37,8 @@ def start(
     listen: Listen = None,
     advertise: Advertise = None,
     test_faults: TestFaults = None,
+    secure: Secure = False,
+    insecure: Insecure = False,
     config: ConfigFile = None,
     assignments: Assignments = None,
     show_config: ShowConfig = False,
@@ -39,7 +50,9 @@ def start(
     upper case), then --set, then the options here. It prints `ready: bootstrap=HOST:PORT` once the
     first request would be answered. SIGTERM or Ctrl-C ends it cleanly.
     """
-    options = data_option(data) + listener_options(listen, advertise)
+    name = SECURED_LISTENER if secure else "PLAINTEXT"
+    options = data_option(data) + listener_options(listen, advertise, name)
+    options += secure_option(secure=secure) + insecure_option(insecure=insecure)
     loaded = load_settings(config, assignments or (), options)
     if show_config:
         show_settings(loaded, as_json=as_json)

@@ -4,9 +4,9 @@ from typing import Annotated, Any
 
 import typer
 
-from tailrace.tools.options import Json
+from tailrace.tools.options import CommandConfig, Json
 from tailrace.tools.output import Column, show_json, show_rows
-from tailrace.tools.topics.admin_http import ADMIN, Admin, ask
+from tailrace.tools.topics.admin_http import ADMIN, Admin, AdminPort
 
 app = typer.Typer(no_args_is_help=True, add_completion=False)
 
@@ -22,15 +22,17 @@ def cleaner() -> None:
 
 
 @app.command()
-def status(admin: Admin = ADMIN, as_json: Json = False) -> None:
+def status(
+    admin: Admin = ADMIN, command_config: CommandConfig = None, as_json: Json = False
+) -> None:
     """Show what is being cleaned, what is paused, and what cannot be cleaned and why."""
-    _show(ask(admin, "cleaner"), as_json=as_json)
+    _show(AdminPort(admin, command_config).ask("cleaner"), as_json=as_json)
 
 
 @app.command()
-def plan(admin: Admin = ADMIN, as_json: Json = False) -> None:
+def plan(admin: Admin = ADMIN, command_config: CommandConfig = None, as_json: Json = False) -> None:
     """Show head and tail of every compacted log, the filthiest first, and whether it is due."""
-    rows = ask(admin, "cleaner", "plan")
+    rows = AdminPort(admin, command_config).ask("cleaner", "plan")
     if not as_json:
         for row in rows:
             row["ratio"] = f"{row['ratio']:.2f}"
@@ -39,21 +41,43 @@ def plan(admin: Admin = ADMIN, as_json: Json = False) -> None:
 
 
 @app.command()
-def run(logs: Logs = None, admin: Admin = ADMIN, as_json: Json = False) -> None:
+def run(
+    logs: Logs = None,
+    admin: Admin = ADMIN,
+    command_config: CommandConfig = None,
+    as_json: Json = False,
+) -> None:
     """Clean logs now, whatever their ratio; those that could not be cleaned are tried again."""
-    _show(ask(admin, "cleaner", "run", body=_names(logs)), as_json=as_json)
+    _show(
+        AdminPort(admin, command_config).ask("cleaner", "run", body=_names(logs)), as_json=as_json
+    )
 
 
 @app.command()
-def pause(logs: Logs = None, admin: Admin = ADMIN, as_json: Json = False) -> None:
+def pause(
+    logs: Logs = None,
+    admin: Admin = ADMIN,
+    command_config: CommandConfig = None,
+    as_json: Json = False,
+) -> None:
     """Leave logs alone until `resume`, or until the broker starts again."""
-    _show(ask(admin, "cleaner", "pause", body=_names(logs)), as_json=as_json)
+    _show(
+        AdminPort(admin, command_config).ask("cleaner", "pause", body=_names(logs)), as_json=as_json
+    )
 
 
 @app.command()
-def resume(logs: Logs = None, admin: Admin = ADMIN, as_json: Json = False) -> None:
+def resume(
+    logs: Logs = None,
+    admin: Admin = ADMIN,
+    command_config: CommandConfig = None,
+    as_json: Json = False,
+) -> None:
     """Take up logs again."""
-    _show(ask(admin, "cleaner", "resume", body=_names(logs)), as_json=as_json)
+    _show(
+        AdminPort(admin, command_config).ask("cleaner", "resume", body=_names(logs)),
+        as_json=as_json,
+    )
 
 
 def _names(logs: list[str] | None) -> list[str]:

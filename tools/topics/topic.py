@@ -2,12 +2,21 @@
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from tailrace.tools.errors import CliError, Exit
-from tailrace.tools.options import BOOTSTRAP, TIMEOUT_S, Bootstrap, Json, Properties, Timeout
+from tailrace.tools.options import (
+    BOOTSTRAP,
+    TIMEOUT_S,
+    Bootstrap,
+    CommandConfig,
+    Json,
+    Properties,
+    Timeout,
+)
 from tailrace.tools.output import Column, note, progress, show_json, show_rows
 from tailrace.tools.topics.topic_contents import latest, stats
 
@@ -55,12 +64,13 @@ def create(
     validate_only: Annotated[
         bool, typer.Option("--validate-only", help="Check, and create nothing.")
     ] = False,
+    command_config: CommandConfig = None,
     properties: Properties = None,
     timeout_s: Timeout = TIMEOUT_S,
 ) -> None:
     """Create topics."""
     given = pairs(configs, "--config")
-    with _admin(bootstrap, properties, timeout_s) as topics:
+    with _admin(bootstrap, properties, timeout_s, command_config) as topics:
 
         def one(name: str) -> str:
             made = topics.create(
@@ -83,11 +93,12 @@ def list_topics(
     bootstrap: Bootstrap = BOOTSTRAP,
     internal: Annotated[bool, typer.Option("--internal", help="Internal topics too.")] = False,
     as_json: Json = False,
+    command_config: CommandConfig = None,
     properties: Properties = None,
     timeout_s: Timeout = TIMEOUT_S,
 ) -> None:
     """List topics."""
-    with _admin(bootstrap, properties, timeout_s) as topics:
+    with _admin(bootstrap, properties, timeout_s, command_config) as topics:
         rows = [row for row in topics.list_topics() if internal or not row["internal"]]
     columns = [Column("topic"), Column("partitions", right=True)]
     if internal:
@@ -103,11 +114,12 @@ def describe(
         bool, typer.Option("--all-configs", help="Configs at their defaults too.")
     ] = False,
     as_json: Json = False,
+    command_config: CommandConfig = None,
     properties: Properties = None,
     timeout_s: Timeout = TIMEOUT_S,
 ) -> None:
     """Describe topics: id, configs, and each partition with its offsets. Without a name: all."""
-    with _admin(bootstrap, properties, timeout_s) as topics:
+    with _admin(bootstrap, properties, timeout_s, command_config) as topics:
         wanted = names or [row["topic"] for row in topics.list_topics() if not row["internal"]]
         found = topics.describe(wanted, all_configs=all_configs) if wanted else []
     if as_json:
@@ -129,13 +141,14 @@ def delete(
     if_exists: Annotated[
         bool, typer.Option("--if-exists", help="A topic that is not there is no error.")
     ] = False,
+    command_config: CommandConfig = None,
     properties: Properties = None,
     timeout_s: Timeout = TIMEOUT_S,
 ) -> None:
     """Delete topics with everything in them."""
     if not yes and sys.stdin.isatty() and sys.stderr.isatty():
         typer.confirm(f"Delete {', '.join(names)} with all records?", abort=True, err=True)
-    with _admin(bootstrap, properties, timeout_s) as topics:
+    with _admin(bootstrap, properties, timeout_s, command_config) as topics:
         _each(
             names,
             "delete",
@@ -169,6 +182,7 @@ def alter(
     validate_only: Annotated[
         bool, typer.Option("--validate-only", help="Check, and change nothing.")
     ] = False,
+    command_config: CommandConfig = None,
     properties: Properties = None,
     timeout_s: Timeout = TIMEOUT_S,
 ) -> None:
@@ -185,7 +199,7 @@ def alter(
             remedy="--set, --unset, --append, --subtract or --partitions",
             code=Exit.USAGE,
         )
-    with _admin(bootstrap, properties, timeout_s) as topics:
+    with _admin(bootstrap, properties, timeout_s, command_config) as topics:
         if changes:
             topics.alter_configs(name, changes, validate_only=validate_only)
         if partitions is not None:
@@ -209,11 +223,13 @@ def pairs(texts: Sequence[str] | None, option: str) -> dict[str, str]:
     return found
 
 
-def _admin(bootstrap: str, properties: list[str] | None, timeout_s: float) -> "TopicsAdmin":
+def _admin(
+    bootstrap: str, properties: list[str] | None, timeout_s: float, command_config: Path | None
+) -> "TopicsAdmin":
     from tailrace.tools.clients.librdkafka import target
     from tailrace.tools.topics.topics_admin import TopicsAdmin
 
-    return TopicsAdmin(target(bootstrap, properties or [], timeout_s))
+    return TopicsAdmin(target(bootstrap, properties or [], timeout_s, command_config))
 
 
 def _each(names: Sequence[str], doing: str, act: Callable[[str], str]) -> None:

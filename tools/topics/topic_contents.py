@@ -7,9 +7,9 @@ from typing import Annotated, Any
 import typer
 
 from tailrace.tools.errors import CliError
-from tailrace.tools.options import Json
+from tailrace.tools.options import CommandConfig, Json
 from tailrace.tools.output import Column, note, progress, show_json, show_rows
-from tailrace.tools.topics.admin_http import ADMIN, Admin, ask
+from tailrace.tools.topics.admin_http import ADMIN, Admin, AdminPort
 
 _STATS = [
     Column("partition", right=True),
@@ -34,13 +34,18 @@ _LATEST = [
 Topic = Annotated[str, typer.Argument(metavar="TOPIC")]
 
 
-def stats(topic: Topic, admin: Admin = ADMIN, as_json: Json = False) -> None:
+def stats(
+    topic: Topic,
+    admin: Admin = ADMIN,
+    command_config: CommandConfig = None,
+    as_json: Json = False,
+) -> None:
     """Count a topic's records, live keys and delete markers, exactly.
 
     The broker keeps the latest offset of each key and reads only what is new since the last
     question; the first one reads the topic. What cannot be exact is said.
     """
-    found = _ask_to_the_end(admin, topic, "stats", {})
+    found = _ask_to_the_end(AdminPort(admin, command_config), topic, "stats", {})
     if as_json:
         show_json(found)
     else:
@@ -58,11 +63,12 @@ def latest(
         int, typer.Option("--limit", min=1, max=100_000, help="Keys of a partition at most.")
     ] = 1000,
     admin: Admin = ADMIN,
+    command_config: CommandConfig = None,
     as_json: Json = False,
 ) -> None:
     """Show the latest record of each key, as far as it is decided."""
     query = {"limit": str(limit)} | ({} if key is None else {"key": key})
-    found = _ask_to_the_end(admin, topic, "latest", query)
+    found = _ask_to_the_end(AdminPort(admin, command_config), topic, "latest", query)
     if as_json:
         show_json(found)
     else:
@@ -84,14 +90,14 @@ def _shown(record: Mapping[str, Any], name: str) -> str | None:
     return value if value is None or value.isprintable() else json.dumps(value)
 
 
-def _ask_to_the_end(admin: str, topic: str, what: str, query: Mapping[str, str]) -> Any:
+def _ask_to_the_end(admin: AdminPort, topic: str, what: str, query: Mapping[str, str]) -> Any:
     """Ask until the broker has read all of the topic, or reads no more of it."""
     with progress(f"read {topic}", "offsets") as step:
-        found = ask(admin, "topics", topic, what, **query)
+        found = admin.ask("topics", topic, what, **query)
         total = left = _unread(found)
         while left:
             step(max(total - left, 0), total)
-            found = ask(admin, "topics", topic, what, **query)
+            found = admin.ask("topics", topic, what, **query)
             before, left = left, _unread(found)
             if not found["read_bytes"] or left >= before:
                 break  # it is written faster than it is read: the answer says so

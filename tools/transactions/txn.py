@@ -1,13 +1,22 @@
 """`tailrace txn`: list, describe and find hanging transactions, and abort one that hangs."""
 
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from tailrace.core.runtime.clock import SystemClock
 from tailrace.tools.errors import CliError, Exit
-from tailrace.tools.options import BOOTSTRAP, TIMEOUT_S, Bootstrap, Json, Properties, Timeout
+from tailrace.tools.options import (
+    BOOTSTRAP,
+    TIMEOUT_S,
+    Bootstrap,
+    CommandConfig,
+    Json,
+    Properties,
+    Timeout,
+)
 from tailrace.tools.output import Column, note, show_json, show_rows
 
 if TYPE_CHECKING:
@@ -48,6 +57,7 @@ def list_transactions(
         str | None, typer.Option("--pattern", metavar="REGEX", help="The whole id matches (RE2).")
     ] = None,
     as_json: Json = False,
+    command_config: CommandConfig = None,
     properties: Properties = None,
     timeout_s: Timeout = TIMEOUT_S,
 ) -> None:
@@ -60,7 +70,7 @@ def list_transactions(
         duration_filter=open_ms,
         transactional_id_pattern=pattern,
     )
-    with _admin(bootstrap, properties, timeout_s) as transactions:
+    with _admin(bootstrap, properties, timeout_s, command_config) as transactions:
         rows = transactions.list_all(request)
     columns = [
         Column("transactional_id"),
@@ -76,12 +86,13 @@ def describe(
     names: Annotated[list[str], typer.Argument(metavar="TRANSACTIONAL_ID...")],
     bootstrap: Bootstrap = BOOTSTRAP,
     as_json: Json = False,
+    command_config: CommandConfig = None,
     properties: Properties = None,
     timeout_s: Timeout = TIMEOUT_S,
 ) -> None:
     """Describe transactional ids: state, producer, timeout, and the partitions in it."""
     now_ms = SystemClock().now_ms()
-    with _admin(bootstrap, properties, timeout_s) as transactions:
+    with _admin(bootstrap, properties, timeout_s, command_config) as transactions:
         found = [transactions.describe(name, now_ms) for name in names]
     if as_json:
         show_json(found)
@@ -110,6 +121,7 @@ def hanging(
         ),
     ] = MINUTES_MIN,
     as_json: Json = False,
+    command_config: CommandConfig = None,
     properties: Properties = None,
     timeout_s: Timeout = TIMEOUT_S,
 ) -> None:
@@ -118,7 +130,7 @@ def hanging(
     One that a coordinator has, and should have ended a minute ago, is shown with its id and state.
     """
     now_ms = SystemClock().now_ms()
-    with _admin(bootstrap, properties, timeout_s) as transactions:
+    with _admin(bootstrap, properties, timeout_s, command_config) as transactions:
         found = transactions.hanging(topics or [], partition, now_ms - minutes * 60_000, now_ms)
     names = ("producer_id", "producer_epoch", "start_offset", "idle_minutes")
     columns = [Column("topic"), Column("partition", right=True)]
@@ -138,6 +150,7 @@ def abort(
     yes: Annotated[
         bool, typer.Option("--yes", "-y", help="Do not ask, although a person could answer.")
     ] = False,
+    command_config: CommandConfig = None,
     properties: Properties = None,
     timeout_s: Timeout = TIMEOUT_S,
 ) -> None:
@@ -148,7 +161,7 @@ def abort(
         raise CliError(
             f"{partition} is no partition", place="--partition", remedy="0...", code=Exit.USAGE
         )
-    with _admin(bootstrap, properties, timeout_s) as transactions:
+    with _admin(bootstrap, properties, timeout_s, command_config) as transactions:
         found = transactions.starting_at(TopicPartition(topic, partition), start_offset)
         what = f"the transaction of producer {found.producer_id} in {found.partition}"
         if not yes and sys.stdin.isatty() and sys.stderr.isatty():
@@ -157,8 +170,10 @@ def abort(
     note(f"{what}: aborted")
 
 
-def _admin(bootstrap: str, properties: list[str] | None, timeout_s: float) -> "TransactionsAdmin":
+def _admin(
+    bootstrap: str, properties: list[str] | None, timeout_s: float, command_config: Path | None
+) -> "TransactionsAdmin":
     from tailrace.tools.clients.librdkafka import target
     from tailrace.tools.transactions.txns_admin import TransactionsAdmin
 
-    return TransactionsAdmin(target(bootstrap, properties or [], timeout_s))
+    return TransactionsAdmin(target(bootstrap, properties or [], timeout_s, command_config))

@@ -57,7 +57,7 @@ class Found(NamedTuple):
 
     masks: Masks
     is_any: bool
-    """Whether a pattern matches at all, whoever its entries speak of."""
+    """Whether a pattern matches at all, whatever principals its entries name."""
 
 
 def comparable_host(host: str) -> str:

@@ -1,4 +1,4 @@
-"""SCRAM's messages and arithmetic, as a server needs them. Pure.
+"""SCRAM's messages and arithmetic, for both sides. Pure.
 
     client first  n,[a=authzid],n=user,r=nonce[,extensions]     server first  r=nonce,s=salt,i=count
     client final  c=base64(gs2 header),r=nonce,p=proof          server final  v=signature
@@ -32,6 +32,10 @@ _CLIENT_FIRST = re.compile(
 )
 _CLIENT_FINAL = re.compile(
     rf"c=([^,]+),r=({_PRINTABLE}+)(?:,{_EXTENSION})*,p=([A-Za-z0-9+/=]+)",
+)
+
+_SERVER_FIRST = re.compile(
+    rf"r=({_PRINTABLE}+),s=([A-Za-z0-9+/=]+),i=([1-9][0-9]{{0,8}})(?:,{_EXTENSION})*"
 )
 
 
@@ -119,9 +123,33 @@ def parse_client_final(message: bytes) -> ClientFinal:
     return ClientFinal(gs2_header, nonce, _base64(proof), text[: text.rindex(",p=")])
 
 
+def parse_server_first(message: bytes) -> ServerFirst:
+    """Read a server's challenge. Errors: BadMessage."""
+    found = _SERVER_FIRST.fullmatch(_text(message))
+    if found is None:
+        raise BadMessage("the server's first message is not SCRAM's")
+    return ServerFirst(found[1], _base64(found[2]), int(found[3]))
+
+
+def parse_server_final(message: bytes) -> bytes:
+    """Return a server's signature. Errors: BadMessage, also for `e=...`, its refusal."""
+    text = _text(message)
+    if not text.startswith("v="):
+        raise BadMessage("the server's final message has no signature")
+    return _base64(text[2:].split(",", 1)[0])
+
+
 def signed_text(first: ClientFirst, challenge: ServerFirst, without_proof: str) -> bytes:
     """Return what both sides sign: AuthMessage."""
     return f"{first.bare},{challenge.text},{without_proof}".encode()
+
+
+def client_proof(mechanism: ScramMechanism, salted: bytes, signed: bytes) -> bytes:
+    """Return what proves that a client knows the salted password."""
+    name = mechanism.hash_name
+    client_key = hmac.digest(salted, b"Client Key", name)
+    stored_key = hashlib.new(name, client_key).digest()
+    return _xor(client_key, hmac.digest(stored_key, signed, name))
 
 
 def is_proof(

@@ -50,8 +50,16 @@ class JavaBookie:
     """A bookie of Apache BookKeeper in a process of its own; its files outlive `kill`."""
 
     def __init__(
-        self, path: Path, uri: str, *, port: int | None = None, settings: tuple[str, ...] = ()
+        self,
+        path: Path,
+        uri: str,
+        *,
+        port: int | None = None,
+        settings: tuple[str, ...] = (),
+        jvm: tuple[str, ...] = (),
     ) -> None:
+        """`jvm`: more of its options."""
+        self._jvm = jvm
         path.mkdir(parents=True, exist_ok=True)
         self._path = path
         self.port = port or free_port()
@@ -65,7 +73,14 @@ class JavaBookie:
         """Start it and return once it answers."""
         classpath = os.pathsep.join(map(str, jars("bookkeeper")))
         command = [tool("java"), "-Xmx256m", "-XX:MaxDirectMemorySize=256m", *SMALL_JVM, *OPEN_JVM]
-        command += ["-cp", classpath, "org.apache.bookkeeper.server.Main", "--conf", str(self.conf)]
+        command += [
+            *self._jvm,
+            "-cp",
+            classpath,
+            "org.apache.bookkeeper.server.Main",
+            "--conf",
+            str(self.conf),
+        ]
         with (self._path / "log").open("ab") as log:
             self._child = subprocess.Popen(command, stdout=log, stderr=log)
         deadline = time.monotonic() + READY_WITHIN_S

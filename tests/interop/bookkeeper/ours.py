@@ -15,6 +15,7 @@ from tailrace.core.errors import CoreError
 from tailrace.core.ledger.bookie_registry import RegisteredBookies
 from tailrace.core.ledger.client import LedgerClient
 from tailrace.core.ledger.config import BookieClientConfig, LedgerClientConfig
+from tailrace.core.ledger.security_config import BookieClientSecurity
 from tailrace.core.ledger.writer import LedgerWriter
 from tailrace.core.metadata.uri import ledgers_root, open_store
 from tailrace.protocol.ids import EntryId
@@ -101,17 +102,23 @@ class Listener:
 
 
 @asynccontextmanager
-async def ledger_client(uri: str) -> AsyncIterator[LedgerClient]:
+async def ledger_client(
+    uri: str, security: BookieClientSecurity | None = None
+) -> AsyncIterator[LedgerClient]:
     """A client with a session and connections of its own."""
-    async with bookies_of(uri) as (_, ledgers):
+    async with bookies_of(uri, security) as (_, ledgers):
         yield ledgers
 
 
 @asynccontextmanager
-async def bookies_of(uri: str) -> AsyncIterator[tuple[RegisteredBookies, LedgerClient]]:
+async def bookies_of(
+    uri: str, security: BookieClientSecurity | None = None
+) -> AsyncIterator[tuple[RegisteredBookies, LedgerClient]]:
     """Such a client and what it finds its bookies by."""
     store = await open_store(uri, session_timeout_ms=10_000)
-    patient = BookieClientConfig(request_timeout_ms=30_000)
+    patient = BookieClientConfig(
+        request_timeout_ms=30_000, security=security or BookieClientSecurity()
+    )
     bookies = RegisteredBookies(store, patient, root=ledgers_root(uri))
     try:
         config = LedgerClientConfig(root=ledgers_root(uri))

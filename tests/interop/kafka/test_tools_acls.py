@@ -1,13 +1,16 @@
 """kafka-acls on a broker with an authorizer, and without."""
 
+import shlex
 from collections.abc import Iterator
 
 import pytest
 
 from tests.cluster.acl_requests import AS_SUPER_USER
+from tests.docs.pages import blocks
 from tests.interop.kafka.tools import Run, Tools
 from tests.java.peers import JavaClient
 from tests.process import TailraceProcess
+from tests.rooms import ROOT
 
 pytestmark = [pytest.mark.interop, pytest.mark.java]
 
@@ -76,6 +79,25 @@ def test_prefixes_are_found_by_what_they_match(guarded_tools: Tools) -> None:
     guarded_tools("acls", "--remove", "--force", "--cluster")
     assert entries(guarded_tools("acls", "--list")) == {tx}
     guarded_tools("acls", "--remove", "--force", "--transactional-id", "*")
+    assert entries(guarded_tools("acls", "--list")) == set()
+
+
+def test_the_commands_of_the_page(guarded_tools: Tools) -> None:
+    page = ROOT / "docs" / "operations" / "security.md"
+    lines = [line for block in blocks(page) for line in block.lines]
+    commands = [shlex.split(line) for line in lines if line.startswith("kafka-acls ")]
+    printed = [guarded_tools("acls", *words[3:]) for words in commands]
+    *added, listed, _ = printed
+    assert all("Adding ACLs" in each.out for each in added)
+    assert entries(listed) == {
+        entry("User:bob", "READ"),
+        entry("User:bob", "DESCRIBE"),
+        entry("User:bob", "ALL", "DENY", "10.0.0.7"),
+    }
+    assert entries(guarded_tools("acls", "--list", "--topic", "orders")) == set()
+    guarded_tools("acls", "--remove", "--force", "--topic", "*")
+    prefixed = ["--resource-pattern-type", "prefixed"]
+    guarded_tools("acls", "--remove", "--force", "--topic", "orders-", "--group", "eu-", *prefixed)
     assert entries(guarded_tools("acls", "--list")) == set()
 
 

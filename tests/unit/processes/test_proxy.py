@@ -159,6 +159,32 @@ def test_a_stream_that_is_older_than_its_topic_stays_its_writers(tmp_path: Path)
     in_topics(tmp_path, story)
 
 
+def test_a_stream_of_a_topic_is_authorized_by_the_topics_name(tmp_path: Path) -> None:
+    async def story(
+        store: SqliteStore, logs: Logs, clock: ManualClock, streams: TopicStreams
+    ) -> None:
+        assert await streams.topic_of("t-0") == "t-0"
+        await store.create(PATHS.topic("t"), topic(2, 2), parents=True)
+        await store.create(PATHS.topic(".h"), topic(1, 1), parents=True)
+        for stream, name in {
+            "t-0": "t",
+            "/t-1": "t",
+            "t-2": "t-2",
+            "t": "t",
+            "t-00": "t-00",
+            "a/t-0": "a/t-0",
+            ".h-0": ".h",
+            "%2Eh-0": ".h",
+            "__consumer_offsets-7": "__consumer_offsets",
+        }.items():
+            assert await streams.topic_of(stream) == name
+        await store.create(PATHS.topic("u"), topic(1, 0, "claiming"), parents=True)
+        with pytest.raises(Unavailable, match="being made"):
+            await streams.topic_of("u-0")
+
+    in_topics(tmp_path, story)
+
+
 @pytest.mark.parametrize("ready", [0, 1])
 def test_while_it_is_open_whose_a_stream_is_clients_ask_again(tmp_path: Path, ready: int) -> None:
     async def story(

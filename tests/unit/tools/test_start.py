@@ -57,6 +57,19 @@ def test_options_win(tmp_path: Path) -> None:
     assert got["advertised.listeners"][0] == "host://localhost:7"
 
 
+def test_an_open_listener_that_others_reach_is_refused_with_what_would_mend_it(
+    tmp_path: Path,
+) -> None:
+    data = tmp_path / "data"
+    done = tailrace("start", "--data", str(data), "--listen", ":9")
+    assert done.returncode == Exit.USAGE
+    cause, first, second = done.stderr.splitlines()
+    assert "listeners=PLAINTEXT://:9" in cause
+    assert "SASL_SSL://:9" in first
+    assert "--insecure" in second
+    assert not data.exists()
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
@@ -146,6 +159,10 @@ def test_what_cannot_be_opened_is_named_without_numbers_of_the_system(tmp_path: 
     done = tailrace("start", "--data", str(tmp_path), "--listen", "127.0.0.1:0")
     assert done.returncode == Exit.FAILED
     assert done.stderr.splitlines()[0].startswith(f"error: {tmp_path}/bookie/journal")
-    done = tailrace("start", "--data", str(tmp_path / "other"), "--listen", "203.0.113.7:9")
+    done = tailrace(
+        "start", "--data", str(tmp_path / "other"), "--listen", "203.0.113.7:9", "--insecure"
+    )
     assert done.returncode == Exit.FAILED
-    assert done.stderr.startswith("error: cannot listen at PLAINTEXT://203.0.113.7:9: ")
+    warned, cause, *_ = done.stderr.splitlines()
+    assert "insecure" in warned
+    assert cause.startswith("error: cannot listen at PLAINTEXT://203.0.113.7:9: ")

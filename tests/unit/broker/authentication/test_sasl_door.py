@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tailrace.broker.authentication.authentication import STRANGER_BYTES, STRANGERS_BYTES_MAX
 from tailrace.broker.authentication.config import SaslConfig
 from tailrace.core.access.users.credentials import (
     ScramMechanism,
@@ -255,6 +256,23 @@ async def test_frames_of_strangers_are_small_and_cut_anywhere() -> None:
         for _ in range(2):
             client.send(METADATA, 9, big, client_id="x" * 30_000)
             await client.receive(METADATA, 9)
+
+
+@in_loop
+async def test_what_strangers_keep_unfinished_has_a_bound() -> None:
+    async with Sasl() as served:
+        many = 60
+        for _ in range(many):
+            client = await served.client()
+            client.writer.write(struct.pack(">i", 524_288) + bytes(60_000))
+        receive = served.world.broker.authentication.receive
+        await until(lambda: receive.unfinished.full)
+        channels = [each._channel for each in served.server._connections]
+        bodies = [each._body for each in channels if each is not None and each._body is not None]
+        kept = sum(len(each.body) for each in bodies)
+        assert kept <= STRANGERS_BYTES_MAX + 524_288 + many * STRANGER_BYTES
+        known = await served.client()
+        await log_in(known)  # what is short waits for nobody
 
 
 @in_loop

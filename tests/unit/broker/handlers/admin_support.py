@@ -88,8 +88,10 @@ class Admin:
             log_dir="/data",
             bookies=Bookies(bookies),
             turns=LoopTurns(),
+            authorizer=None,
         )
         self._broker: Broker = broker
+        self.broker = broker
         configs.listen(partial(setattr, broker, "config"))
 
     async def holder(self, topic: str, partition: int) -> int | None:

@@ -1,6 +1,7 @@
 """A broker that answers as the test says, and places that the test changes."""
 
 import asyncio
+import ssl
 from collections.abc import Callable
 from typing import Any, NamedTuple, Self
 
@@ -84,15 +85,18 @@ class FakePeers:
 class OtherBroker:
     """Listens on a port of its own; what is asked waits in `asked` until the test answers."""
 
-    def __init__(self, *, version_max: int | None = None) -> None:
+    def __init__(
+        self, *, version_max: int | None = None, tls: ssl.SSLContext | None = None
+    ) -> None:
         self.version_max = version_max
+        self._tls = tls
         self.asked: asyncio.Queue[Asked] = asyncio.Queue()
         self.connections = 0
         self.lost = asyncio.Event()
         self._writers: list[asyncio.StreamWriter] = []
 
     async def __aenter__(self) -> Self:
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0, ssl=self._tls)
         self.at = At("127.0.0.1", self._server.sockets[0].getsockname()[1])
         return self
 

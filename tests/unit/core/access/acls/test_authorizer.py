@@ -203,6 +203,7 @@ def test_what_is_kept_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
         requester = Requester("User:alice", f"10.0.0.{number}")
         assert decides.allows(requester, Operation.READ, TOPIC, name)
         assert decides.allows_any(requester, Operation.READ, TOPIC)
-        assert len(decides._found) <= 10
-        assert len(decides._any) <= 10
-        assert all(len(name) <= module.KEPT_NAME_MAX for _, _, name in decides._found)
+        for kept in (decides._decided, decides._found, decides._any):
+            assert 0 < len(kept) <= 10
+        names = [key[-1] for key in [*decides._found, *decides._decided]]
+        assert max(map(len, names)) <= module.KEPT_NAME_MAX

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tailrace.broker.principals import NoUser, PrincipalRules
+from tailrace.core.access.principals import NoUser, PrincipalRules
 
 KAFKAS = ", ".join(
     [

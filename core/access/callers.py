@@ -1,0 +1,149 @@
+"""Who calls over HTTP or gRPC, where each call brings what it proves itself by.
+
+    header, certificate -> scheme -> password or token is checked -> requester
+
+A call that fails is answered late, as Kafka's failed authentications are. An address has so many
+calls being checked and no more: so it fails at most `ADDRESS_CHECKS_MAX` times in that time.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable
+from typing import Final, Literal, NamedTuple, Protocol, TypeAlias
+
+from tailrace.core.access.authorization_header import (
+    BadAuthorization,
+    Basic,
+    Bearer,
+    authorization_of,
+)
+from tailrace.core.access.principals import NoUser, PrincipalRules
+from tailrace.core.access.requester import Requester
+from tailrace.core.access.sasl.mechanism import Authenticated, AuthenticationFailed
+from tailrace.core.errors import OverCapacity
+
+Scheme: TypeAlias = Literal["basic", "certificate"]
+"""How a caller may prove itself."""
+
+ADDRESS_CHECKS_MAX: Final = 16
+"""Calls of one address that are checked, or wait for the answer that they failed, at once."""
+ANONYMOUS: Final = "User:ANONYMOUS"
+"""The principal of a call without authentication, as in Kafka."""
+
+_WRONG: Final = "the user or the password is wrong"
+
+
+class Passwords(Protocol):
+    """What knows users' passwords."""
+
+    async def is_right(self, user: str, password: str) -> bool:
+        """Return whether it is the user's; as fast for an unknown one.
+
+        Errors: OverCapacity, Unavailable: it could not be checked.
+        """
+
+
+class BearerTokens(Protocol):
+    """What checks tokens."""
+
+    async def user_of(self, token: str) -> Authenticated:
+        """Return who has it. Errors: AuthenticationFailed."""
+
+
+class Call(NamedTuple):
+    """What is known of a call before it is let in."""
+
+    host: str
+    """Address of the caller."""
+    authorization: str | None = None
+    """Its header."""
+    certificate: bytes | None = None
+    """What the caller showed in the TLS handshake, which has verified it. Shape: DER."""
+
+
+class Means(NamedTuple):
+    """By what callers can be known; None: not by this."""
+
+    passwords: Passwords | None = None
+    tokens: BearerTokens | None = None
+    user_of_certificate: Callable[[bytes], str] | None = None
+    """Errors: AuthenticationFailed: the name in it is nobody's."""
+
+    @property
+    def schemes(self) -> tuple[str, ...]:
+        """Those of the header, as WWW-Authenticate names them."""
+        found = (("Basic", self.passwords), ("Bearer", self.tokens))
+        return tuple(name for name, means in found if means is not None)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether callers stay unknown."""
+        return not self.schemes and self.user_of_certificate is None
+
+
+class Callers:
+    """Says who calls. All calls come from the loop.
+
+    Invariant: an address has at most `ADDRESS_CHECKS_MAX` calls in here.
+    """
+
+    def __init__(self, means: Means, failure_delay_ms: Callable[[], int]) -> None:
+        self.means = means
+        self._failure_delay_ms = failure_delay_ms
+        self._checking: Counter[str] = Counter()
+
+    async def requester(self, call: Call) -> Requester:
+        """Return who calls. Of several things that a call brings, its header counts.
+
+        Errors: AuthenticationFailed, after the delay of failures; OverCapacity: too many calls of
+        this address are being checked, or of all; Unavailable: it could not be checked.
+        """
+        if self.means.is_open:
+            return Requester(ANONYMOUS, call.host)
+        if call.authorization is None and call.certificate is None:
+            raise AuthenticationFailed("authentication is needed")
+        if self._checking[call.host] >= ADDRESS_CHECKS_MAX:
+            raise OverCapacity(f"{ADDRESS_CHECKS_MAX} calls of this address are being checked")
+        self._checking[call.host] += 1
+        try:
+            return Requester(f"User:{await self._user(call)}", call.host)
+        except AuthenticationFailed:
+            await asyncio.sleep(self._failure_delay_ms() / 1000)
+            raise
+        finally:
+            self._checking[call.host] -= 1
+            if not self._checking[call.host]:
+                del self._checking[call.host]
+
+    async def _user(self, call: Call) -> str:
+        passwords, tokens, of_certificate = self.means
+        if call.authorization is None:
+            if of_certificate is None or call.certificate is None:
+                raise AuthenticationFailed("authentication is needed")
+            return of_certificate(call.certificate)
+        try:
+            brought = authorization_of(call.authorization)
+        except BadAuthorization as error:
+            raise AuthenticationFailed(f"authorization: {error}") from None
+        if isinstance(brought, Bearer) and tokens is not None:
+            return (await tokens.user_of(brought.token)).user
+        if isinstance(brought, Basic) and passwords is not None:
+            if await passwords.is_right(brought.user, brought.password):
+                return brought.user
+            raise AuthenticationFailed(_WRONG, f"wrong password, or unknown user {brought.user!r}")
+        raise AuthenticationFailed("authorization: this scheme is not accepted here")
+
+
+def user_of_certificate(rules: PrincipalRules) -> Callable[[bytes], str]:
+    """Return what finds the user of a client's certificate, as a Kafka listener does."""
+
+    def user_of(certificate: bytes) -> str:
+        from tailrace.core.security.distinguished_name import subject_of  # 60 ms, once
+
+        try:
+            return rules.user_of(subject_of(certificate))
+        except NoUser as error:
+            text = "the certificate is not that of a user"
+            raise AuthenticationFailed(text, str(error)) from None
+
+    return user_of
