@@ -6,9 +6,10 @@ safe at any point: what it wrote is recovered by whoever opens a log next. A los
 nothing: the broker serves the logs that it has and registers again by itself.
 """
 
+import logging
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from tailrace.broker.broker import Broker
 from tailrace.broker.cluster.paths import ClusterPaths
@@ -31,6 +32,10 @@ from tailrace.processes.lifecycle import CREDENTIALS, Remedies, Serving, run_pro
 
 if TYPE_CHECKING:
     from tailrace.faults.control import FaultControl
+
+logger = logging.getLogger(__name__)
+
+OPEN_USERS: Final = "`zookeeper.set.acl=true`, then `tailrace cluster secure`"
 
 
 def run(config: BrokerProcessConfig, faults: "FaultControl | None" = None) -> int:
@@ -58,6 +63,8 @@ async def broker_process(
     Errors: Unavailable (no ZooKeeper), NoNode (no cluster), NodeExists (the namespace belongs to
     other ledgers), CorruptData, OSError (address in use), OpenDoors.
     """
+    if config.leaves_users_open:
+        logger.warning("users_open_in_zookeeper remedy=%s", OPEN_USERS)
     check_doors(broker_doors(config.broker), config.exposure)
     async with AsyncExitStack() as stack:
         opened = await open_bound(config, config.log_config(), clock, metrics, stack)

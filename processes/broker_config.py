@@ -80,6 +80,12 @@ class BrokerProcessConfig:
             raise ValueError("ledgersPath is what the namespace is bound to: leave it unset")
 
     @property
+    def leaves_users_open(self) -> bool:
+        """Whether clients prove who they are by what everybody can read and change in ZooKeeper."""
+        protocols = self.broker.network.protocols.values()
+        return not self.zookeeper.set_acl and any(each.uses_sasl for each in protocols)
+
+    @property
     def answer_within_ms(self) -> int:
         """How long operations on metadata wait: a slow disk of ZooKeeper's fails none of them."""
         return max(self.session_timeout_ms, ANSWER_MS_MIN)

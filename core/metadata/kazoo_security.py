@@ -5,20 +5,22 @@ SASL for one that refuses the credentials; and goes on for ever with one that ha
 are set right here.
 """
 
+import secrets
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from kazoo import exceptions as kazoo_errors
 from kazoo.protocol.serialization import SASL
 from kazoo.security import ACL, Id
-from puresasl import SASLError, SASLProtocolException
-from puresasl.client import SASLClient
 
 from tailrace.core.metadata.zookeeper_acls import Grant
 from tailrace.core.metadata.zookeeper_config import ZookeeperSecurityConfig
+from tailrace.core.security.digest_md5 import DigestClient, DigestFailed, Service
 
-SASL_ROUNDS_MAX: Final = 4
-"""DIGEST-MD5 takes two: what the client sends is its answer to a challenge, or nothing yet."""
+SERVERS: Final = Service("zookeeper", "zk-sasl-md5")
+"""Every server: no name of a host is part of it, in Java neither."""
+SASL_ROUNDS_MAX: Final = 2
+"""Of DIGEST-MD5: nothing, for a challenge; the response to it, for the server's own proof."""
 
 LOST_IN_SASL_MAX: Final = 2
 """How often in a row a server may go away during SASL before that counts as a refusal."""
@@ -40,9 +42,8 @@ def authenticate(connection: Any, timeout_s: float) -> None:
     Errors: AuthFailedError: refused, or the server is not the one that knows the password; kazoo's
     for a connection that is lost. Source: ZooKeeper ZooKeeperSaslClient, SecurityUtils.
     """
-    client = SASLClient(  # the host's name stands for all servers, in Java too
-        "zk-sasl-md5", "zookeeper", mechanism="DIGEST-MD5", **connection.sasl_options
-    )
+    login = connection.sasl_options
+    exchange = DigestClient(SERVERS, login["username"], login["password"], secrets.token_hex(16))
     token = b""
     for xid in range(1, SASL_ROUNDS_MAX + 1):
         connection._submit(SASL(token), timeout_s, xid)
@@ -53,12 +54,12 @@ def authenticate(connection: Any, timeout_s: float) -> None:
         if not challenge:
             raise kazoo_errors.AuthFailedError("this server has no SASL: see its authProvider")
         try:
-            token = client.process(challenge) or b""
-        except (SASLError, SASLProtocolException, ValueError) as error:
+            response = exchange.respond(challenge)
+        except DigestFailed as error:
             raise kazoo_errors.AuthFailedError(f"SASL failed: {error}") from error
-        if client.complete:
-            client.dispose()
+        if response is None:
             return
+        token = response
     raise kazoo_errors.AuthFailedError(f"SASL was not over after {SASL_ROUNDS_MAX} rounds")
 
 

@@ -65,9 +65,10 @@ PLAIN: Final = ZookeeperAccess()
 """Without credentials, without TLS, nodes open to all: ZooKeeper as it is installed."""
 
 
-def is_open(acl: Iterable[Grant]) -> bool:
-    """Whether more than reading is let to the world."""
-    return any(each.scheme == "world" and each.permissions & ~READ for each in acl)
+def is_open(acl: Iterable[Grant], *, readable: bool) -> bool:
+    """Whether the world may do more with a node than it should. `readable`: it should read it."""
+    allowed = READ if readable else 0
+    return any(each.scheme == "world" and each.permissions & ~allowed for each in acl)
 
 
 def resolved(wanted: Sequence[Grant], own: Sequence[Grant]) -> frozenset[Grant]:

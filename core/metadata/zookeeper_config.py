@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final, Literal, TypeAlias
 
 from tailrace.core.runtime.config import Secret, setting
-from tailrace.core.security.tls_config import EVERY_VERSION, StoreType, TlsConfig, TlsVersion
+from tailrace.core.security.tls_config import EVERY_VERSION, StoreType, TlsStores, TlsVersion
 
 AuthScheme: TypeAlias = Literal["sasl", "digest"]
 Identification: TypeAlias = Literal["HTTPS", "https", ""]
@@ -123,11 +123,11 @@ class ZookeeperSecurityConfig:
         shown = f"the certificate in {self.keystore_location}" if self.keystore_location else ""
         return " and ".join(filter(None, (named, shown))) or "a client without credentials"
 
-    def tls(self) -> TlsConfig | None:
+    def tls(self) -> TlsStores | None:
         """Return the stores as every TLS of ours takes them; None: no TLS."""
         if not self.ssl_enable:
             return None
-        return TlsConfig(
+        return TlsStores(
             keystore_type=self.keystore_type,
             keystore_location=self.keystore_location,
             keystore_password=self.keystore_password,
@@ -140,9 +140,13 @@ class ZookeeperSecurityConfig:
 
 
 def parse_users(text: str) -> tuple[tuple[str, str], ...]:
-    """Return (scheme, id) of each of `zookeeper.acl.users`. Errors: ValueError."""
+    """Return (scheme, id) of each of `zookeeper.acl.users`. Errors: ValueError.
+
+    A semicolon in a certificate's name has a backslash before it, as in ZooKeeper's own ids.
+    """
     users = []
-    for each in filter(None, (part.strip() for part in text.split(";"))):
+    parts = text.replace("\\;", "\0").split(";")
+    for each in filter(None, (part.replace("\0", "\\;").strip() for part in parts)):
         scheme, _, name = each.partition(":")
         if scheme not in ("sasl", "digest", "x509") or not name:
             raise ValueError(

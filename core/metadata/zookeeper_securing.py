@@ -34,7 +34,7 @@ class Securing(Enum):
     SECURE = "secure"
     OPEN = "open"
     LOOK = "look"
-    """Nothing: those are counted that the world may do more with than read."""
+    """Nothing: those are counted that the world may do more with than it should."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +121,8 @@ async def _changed(
 ) -> _Found:
     acl = await store.get_acl(path)
     if securing is Securing.LOOK:
-        return _Found.CHANGED if is_open(acl) else _Found.SAME
+        is_changed = is_open(acl, readable=access.is_readable(path))
+        return _Found.CHANGED if is_changed else _Found.SAME
     wanted = access.owned(path) if securing is Securing.SECURE else OPEN
     if frozenset(acl) == resolved(wanted, own):
         return _Found.SAME

@@ -96,6 +96,8 @@ class ZookeeperSession:
         self._first: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._refusals = 0
         """How often in a row the credentials were refused."""
+        self._refusal = ""
+        """By whom and why, the last time."""
         self._closed = False
         self._in_line: dict[_Asked, None] = {}
         self._sent: dict[_Asked, None] = {}
@@ -142,7 +144,7 @@ class ZookeeperSession:
         if self._closed:
             raise Unavailable("the metadata store is closed")
         if self._refusals:
-            raise self._refusal()
+            raise AuthFailed(self._refusal)
         if self.metrics.waiting >= WAITING_MAX:
             self.metrics.refusals_total += 1
             raise OverCapacity(f"{WAITING_MAX} metadata operations wait")
@@ -264,20 +266,18 @@ class ZookeeperSession:
 
     def _on_refused(self) -> None:
         """Fail what waits; try again later, as the servers may take the credentials by then."""
-        self._refusals += 1
-        self.metrics.auth_failures_total += 1
-        self._fail_line(self._refusal())
-        if not self._first.done():
-            self._first.set_exception(self._refusal())
-            return
-        delay_s = min(RESTART_DELAY_S * 2 ** min(self._refusals - 1, 10), REFUSED_DELAY_S_MAX)
-        logger.error("zookeeper_auth_failed restart_in_s=%s error=%s", delay_s, self._refusal())
-        asyncio.get_running_loop().call_later(delay_s, self._start_link)
-
-    def _refusal(self) -> AuthFailed:
         trouble = self._link.trouble if self._link is not None else ""
         who = self._access.config.identity
-        return AuthFailed(f"ZooKeeper at {self._hosts} refuses {who}: {trouble}")
+        self._refusal = f"ZooKeeper at {self._hosts} refuses {who}: {trouble}"
+        self._refusals += 1
+        self.metrics.auth_failures_total += 1
+        self._fail_line(AuthFailed(self._refusal))
+        if not self._first.done():
+            self._first.set_exception(AuthFailed(self._refusal))
+            return
+        delay_s = min(RESTART_DELAY_S * 2 ** min(self._refusals - 1, 10), REFUSED_DELAY_S_MAX)
+        logger.error("zookeeper_auth_failed restart_in_s=%s error=%s", delay_s, self._refusal)
+        asyncio.get_running_loop().call_later(delay_s, self._start_link)
 
     def _on_connected(self, session_id: int) -> None:
         self._refusals = 0

@@ -17,7 +17,7 @@ from tailrace.tools.cluster.cluster_access import (
 from tailrace.tools.cluster.zookeeper_settings import CREDENTIALS, zookeeper_settings
 from tailrace.tools.errors import CliError, Exit
 from tailrace.tools.options import Json
-from tailrace.tools.output import progress, show_json
+from tailrace.tools.output import note, progress, show_json
 
 NamespaceToo = Annotated[
     str | None,
@@ -61,6 +61,8 @@ def secure(
     securing = Securing.OPEN if open_again else Securing.LOOK if dry_run else Securing.SECURE
     if not dry_run and not zookeeper_settings().has_identity:
         raise CliError("nodes can belong to no one", place=metadata, remedy=CREDENTIALS)
+    if not (dry_run or open_again or zookeeper_settings().set_acl):
+        note("zookeeper.set.acl is not set here: processes without it make nodes that are open")
     found = {metadata: _secure_ledgers(metadata, securing)}
     if namespace is not None:
         found[namespace] = _secure_namespace(namespace, securing)

@@ -83,6 +83,34 @@ def test_all_nodes_are_secured_and_a_second_time_nothing_is_left(
     run(sasl_zookeeper, story)
 
 
+def test_a_parent_is_secured_before_its_children_are_listed(
+    sasl_zookeeper: SaslZooKeeper, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a stranger's child could come in between and stay."""
+
+    async def story(connect: Open) -> None:
+        await open_tree(connect)
+        store = await connect(HOW)
+        calls: list[tuple[str, str]] = []
+
+        def noted(name: str) -> Callable[..., Any]:
+            real = getattr(store, name)
+
+            def call(path: str, *arguments: Any) -> Any:
+                calls.append((name, path))
+                return real(path, *arguments)
+
+            return call
+
+        for name in ("set_acl", "children"):
+            monkeypatch.setattr(store, name, noted(name))
+        await secure_tree(store, "/ns", HOW, Securing.SECURE)
+        for path in NODES:
+            assert calls.index(("set_acl", path)) < calls.index(("children", path))
+
+    run(sasl_zookeeper, story)
+
+
 def test_looking_changes_nothing_and_opening_is_the_reverse(sasl_zookeeper: SaslZooKeeper) -> None:
     async def story(connect: Open) -> None:
         plain = await open_tree(connect)

@@ -25,7 +25,7 @@ from tailrace.core.metadata.zookeeper_acls import (
     is_open,
     resolved,
 )
-from tailrace.core.metadata.zookeeper_config import ZookeeperSecurityConfig
+from tailrace.core.metadata.zookeeper_config import ZookeeperSecurityConfig, parse_users
 from tailrace.core.runtime.config import Secret
 from tests.secure_zookeeper import USERS, SaslZooKeeper, access
 from tests.zookeeper import ZooKeeperServer
@@ -260,10 +260,16 @@ def test_acls_as_the_servers_make_them() -> None:
     assert how.acl("/ns/log") == (CREATOR_ALL, *more, WORLD_READ)
     assert how.acl("/ledgers") == (CREATOR_ALL, *more)
     assert resolved(how.acl("/ledgers"), [OWN]) == {OWN, *more}
+    assert parse_users(r"x509:CN=a\;b\#c,O=E;sasl:d") == (
+        ("x509", r"CN=a\;b\#c,O=E"),
+        ("sasl", "d"),
+    )
     assert PLAIN.acl("/ledgers") == OPEN
     assert resolved(OPEN, [OWN]) == set(OPEN)
-    assert is_open(OPEN)
-    assert not is_open([OWN, WORLD_READ])
+    assert is_open(OPEN, readable=True)
+    assert is_open([OWN, WORLD_READ], readable=False)
+    assert not is_open([OWN, WORLD_READ], readable=True)
+    assert not is_open([OWN], readable=False)
 
 
 SECRET = Secret("x")
