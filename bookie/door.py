@@ -113,7 +113,7 @@ class Door:
         except TimeoutError:
             self._refuse(visit.first, f"not known within {KNOWN_WITHIN_S:.0f} s")
             visit.first.abort()
-        except (OSError, HandshakeFailed, ProtocolError) as error:
+        except (OSError, ProtocolError) as error:  # HandshakeFailed is of the first kind
             self._refuse(visit.first, str(error))
             visit.first.abort()
         except BaseException:
@@ -240,4 +240,7 @@ def _role_rule(config: BookieSecurity) -> Callable[[bytes | None], bool] | None:
         return None
     from tailrace.bookie.roles import role_in  # cryptography is large
 
-    return lambda certificate: certificate is not None and role_in(certificate) in config.roles
+    def has_role(certificate: bytes | None) -> bool:
+        return certificate is not None and role_in(certificate) in config.roles
+
+    return has_role

@@ -15,7 +15,6 @@ from typing import Final, NamedTuple, cast
 
 from typing_extensions import override
 
-from tailrace.core.errors import CoreError
 from tailrace.protocol.errors import FrameTooLarge
 from tailrace.protocol.ids import Buffer
 
@@ -29,7 +28,7 @@ _SCRATCH: Final = memoryview(bytearray(256 * 1024))
 """Where all reads go. A read and the call that takes it away are one step of the loop."""
 
 
-class HandshakeFailed(CoreError):
+class HandshakeFailed(ConnectionError):
     """A connection could not be made secure; the message says why."""
 
 
