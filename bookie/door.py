@@ -21,6 +21,7 @@ from tailrace.core.runtime.first_frames import (
     SHUTDOWN_S,
     FirstFrames,
     HandshakeFailed,
+    Successor,
     TlsSide,
 )
 from tailrace.core.runtime.tasks import Tasks
@@ -71,7 +72,7 @@ class Door:
         """Connections that are not welcome yet."""
         self._loop = asyncio.get_running_loop()
 
-    def protocol(self, admit: Callable[[], asyncio.BufferedProtocol]) -> FirstFrames:
+    def protocol(self, admit: Callable[[], Successor]) -> FirstFrames:
         """Return the protocol of a new connection; `admit` makes the one of a client let in."""
         return FirstFrames(lambda first: self._welcome(first, admit))
 
@@ -85,7 +86,7 @@ class Door:
         if self._tls is not None:
             await self._tls.close()
 
-    def _welcome(self, first: FirstFrames, admit: Callable[[], asyncio.BufferedProtocol]) -> None:
+    def _welcome(self, first: FirstFrames, admit: Callable[[], Successor]) -> None:
         greeting = Greeting(self._rules, self._exchange())
         visit = _Visit(first, greeting, self._tls, is_stranger=not greeting.is_welcome)
         if self._is_closed:
@@ -99,7 +100,7 @@ class Door:
         self._strangers += visit.is_stranger
         self._tasks.start(self._let_in(visit, admit), "greet")
 
-    async def _let_in(self, visit: "_Visit", admit: Callable[[], asyncio.BufferedProtocol]) -> None:
+    async def _let_in(self, visit: "_Visit", admit: Callable[[], Successor]) -> None:
         try:
             async with asyncio.timeout(KNOWN_WITHIN_S if visit.is_stranger else None):
                 reason = await visit.run()

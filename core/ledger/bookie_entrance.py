@@ -15,6 +15,7 @@ from tailrace.core.errors import UnauthorizedAccess
 from tailrace.core.ledger.security_config import BookieClientSecurity
 from tailrace.core.runtime.config import Secret
 from tailrace.core.runtime.first_frames import FirstFrames, TlsSide
+from tailrace.core.runtime.net import FrameChannel
 from tailrace.core.security.digest_md5 import BOOKKEEPER, DigestClient, DigestFailed
 from tailrace.core.security.jaas_file import InvalidJaas, read_section
 from tailrace.core.security.open_bookkeeper_tls import open_tls
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-MakeProtocol: TypeAlias = Callable[[], asyncio.BufferedProtocol]
+MakeProtocol: TypeAlias = Callable[[], FrameChannel]
 
 _TXN_ID: Final = 0
 """Of all requests here; those of the connection itself begin with 1."""
