@@ -1,4 +1,4 @@
-"""The door of a bookie that asks its clients who they are: TLS, authentication, then requests.
+"""The door of a bookie that must know its clients: TLS, authentication, then requests.
 
     accepted -> `Greeting` says what becomes of each of the first frames, handshake -> let in
 

@@ -3,8 +3,8 @@
     in clear --START_TLS--> inside of TLS --AUTH...--> known --> its requests are served
 
 Until then every v3 request but START_TLS and AUTH gets EUA, a v2 add or read as well, and other v2
-requests end the connection, as by Java's bookie. Where Java's says nothing more to who fails to
-authenticate, this one says EUA and ends the connection. Source: reference BookKeeper 1.8;
+requests end the connection, as by Java's bookie. Where Java's never answers a client
+that fails to authenticate, this one answers EUA and ends the connection. Source: reference BookKeeper 1.8;
 AuthHandler, SASLBookieAuthProvider, BookieAuthZFactory.
 """
 
@@ -32,7 +32,7 @@ from tailrace.protocol.bookkeeper.messages import (
 REQUESTS_MAX: Final = 16
 """Before a client is known; one more ends its connection."""
 DISABLED: Final = "AuthDisabledPlugin"
-"""What Java's bookie calls itself where nobody need authenticate."""
+"""Plug-in of a bookie at which no client need authenticate."""
 SASL: Final = "sasl"
 """What both sides call SASL."""
 
@@ -66,7 +66,7 @@ class GreetingRules:
     needs_tls: bool = False
     """Nothing is served in clear."""
     may_enter: Callable[[str], bool] | None = None
-    """Whether a user may who authenticated by SASL; None: there is no SASL."""
+    """Whether a user that SASL has authenticated may come in; None: there is no SASL."""
     has_role: Callable[[bytes | None], bool] | None = None
     """Whether a certificate has a role that may enter; None: roles do not matter."""
 

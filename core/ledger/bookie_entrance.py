@@ -2,7 +2,7 @@
 
     connect -> START_TLS, its answer in clear -> handshake -> AUTH... -> the connection's protocol
 
-All is said in protocol v3, whatever is spoken then. Source: reference BookKeeper 1.8.
+All of this is protocol v3, whatever the requests are. Source: reference BookKeeper 1.8.
 """
 
 import asyncio
@@ -42,7 +42,7 @@ _TXN_ID: Final = 0
 """Of all requests here; those of the connection itself begin with 1."""
 SASL: Final = "sasl"
 DISABLED: Final = "AuthDisabledPlugin"
-"""Plug-ins as Java's bookie calls them; the second one is where nobody need authenticate."""
+"""Plug-ins as Java's bookie calls them; with the second one no client need authenticate."""
 ANSWERS_MAX: Final = 8
 """To something else that are passed over."""
 
