@@ -3,8 +3,8 @@
     in clear --START_TLS--> inside of TLS --AUTH...--> known --> its requests are served
 
 Until then every v3 request but START_TLS and AUTH gets EUA, a v2 add or read as well, and other v2
-requests end the connection, as by Java's bookie. Where Java's never answers a client
-that fails to authenticate, this one answers EUA and ends the connection. Source: reference BookKeeper 1.8;
+requests end the connection, as by Java's bookie. Where Java's never answers a client that fails to
+authenticate, this one answers EUA and ends the connection. Source: reference BookKeeper 1.8;
 AuthHandler, SASLBookieAuthProvider, BookieAuthZFactory.
 """
 
