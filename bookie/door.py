@@ -30,7 +30,7 @@ from tailrace.core.security.jaas_file import USER_PREFIX, InvalidJaas, read_sect
 from tailrace.core.security.open_bookkeeper_tls import open_tls
 from tailrace.protocol.bookkeeper import v2_answers, v2_requests
 from tailrace.protocol.bookkeeper.codec import decode_request, encode_response
-from tailrace.protocol.bookkeeper.messages import Request, Response
+from tailrace.protocol.bookkeeper.messages import Request, Response, StartTlsRequest
 from tailrace.protocol.bookkeeper.v2_requests import Origin, is_v2
 from tailrace.protocol.errors import FrameTooLarge, ProtocolError
 from tailrace.protocol.ids import Buffer
@@ -44,6 +44,9 @@ STRANGERS_MAX: Final = 1_000
 """Connections whose client is not known yet; one more is closed at once."""
 KNOWN_WITHIN_S: Final = 2 * HANDSHAKE_S
 """How long a client has for all of it."""
+
+EARLY_S: Final = 1.0
+"""How long an AUTH in clear waits for a START_TLS behind it before it is refused."""
 
 _OVER: Final = (Then.CLOSE, Then.ADMIT, Then.SUBMIT)
 
@@ -154,6 +157,8 @@ class _Visit:
         self.is_stranger = is_stranger
         self.greeting = greeting
         self._tls = tls
+        self._early: Buffer | None = None
+        """An AUTH that came in clear before START_TLS."""
 
     async def run(self) -> str:
         """Hear the client until it is let in, then return ""; or why it is not.
@@ -162,11 +167,15 @@ class _Visit:
         """
         while True:
             try:
-                verdict = self._hear(await self.first.receive())
+                frame = await self.first.receive()
             except FrameTooLarge:
                 if self.greeting.is_welcome:
                     return ""
                 raise
+            if await self._is_early(frame):
+                self._early = frame
+                continue
+            verdict = self._hear(frame)
             if verdict.then is Then.START_TLS:
                 async with asyncio.timeout(KNOWN_WITHIN_S):
                     verdict = await self._start_tls()
@@ -174,6 +183,20 @@ class _Visit:
                 self.first.take_back()
             if verdict.then in _OVER:
                 return verdict.reason
+
+    async def _is_early(self, frame: Buffer) -> bool:
+        """Whether a request waits for the handshake: START_TLS comes next. See `Greeting`."""
+        if not self.greeting.may_come_early(_decode(frame)[1]):
+            return False
+        if not (self.first.has_more or self.greeting.needs_tls):
+            return False  # nothing says that there will be TLS
+        try:
+            async with asyncio.timeout(EARLY_S):
+                behind = await self.first.receive()
+        except (TimeoutError, FrameTooLarge):
+            return False
+        self.first.take_back()
+        return isinstance(_decode(behind)[1], StartTlsRequest)
 
     def _hear(self, frame: Buffer) -> Verdict:
         origin, request = _decode(frame)
@@ -185,9 +208,11 @@ class _Visit:
     async def _start_tls(self) -> Verdict:
         assert self._tls is not None, "START_TLS is refused without it"
         context = await self._tls.context(asyncio.get_running_loop().time())
-        early = await self.first.receive() if self.first.has_more else None
-        if early is not None and not self.greeting.may_come_early(_decode(early)[1]):
-            raise HandshakeFailed("a request came in clear before the handshake")
+        early = self._early
+        if early is None and self.first.has_more:
+            early = await self.first.receive()
+            if not self.greeting.may_come_early(_decode(early)[1]):
+                raise HandshakeFailed("a request came in clear before the handshake")
         self.first = await self.first.start_tls(TlsSide(context, server_side=True))
         if not self.greeting.enter_tls(self.first.certificate):
             logger.warning("client_without_role peer=%s its requests get EUA", self.first.peer)

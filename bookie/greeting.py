@@ -88,13 +88,24 @@ class Greeting:
         return self._is_known and self._may_authenticate
 
     def may_come_early(self, request: Request) -> bool:
-        """Whether a request may stand in clear behind START_TLS, to be heard after the handshake.
+        """Whether a request may stand in clear beside START_TLS, to be heard after the handshake.
 
-        Java's client begins to authenticate as soon as it is connected, which is before TLS. There
-        is nothing in that message; every other one might be of somebody between the two.
+        Java's client begins to authenticate as soon as it is connected, which is before TLS, and
+        sends its START_TLS right before or behind that. There is nothing in the message; every
+        other one might be of somebody between the two.
         """
-        begins = isinstance(request, AuthRequest) and not request.payload
-        return begins and self._exchange is not None
+        begins = isinstance(request, AuthRequest) and (request.plugin, request.payload) == (
+            SASL,
+            b"",
+        )
+        return (
+            begins and self._exchange is not None and self._rules.offers_tls and not self._is_inside
+        )
+
+    @property
+    def needs_tls(self) -> bool:
+        """Whether nothing is served in clear."""
+        return self._rules.needs_tls
 
     def enter_tls(self, certificate: bytes | None) -> bool:
         """Take note of the handshake; return whether what was shown in it may enter."""
