@@ -161,3 +161,16 @@ def test_the_end_of_a_connection() -> None:
             first.abort()
 
     on_both_loops(story)
+
+
+def test_a_frame_that_came_whole_before_the_end() -> None:
+    async def story() -> None:
+        async with connection() as (first, writer):
+            writer.write(frame(b"last"))
+            writer.close()
+            await until(lambda: first._lost is not None)
+            assert bytes(await first.receive()) == b"last"
+            with pytest.raises(ConnectionError, match="the connection ended"):
+                await first.receive()
+
+    on_both_loops(story)
