@@ -1,4 +1,4 @@
-"""The door of a bookie that asks its clients who they are: TLS, authentication, then requests.
+"""The door of a bookie that must know its clients: TLS, authentication, then requests.
 
     accepted -> `Greeting` says what becomes of each of the first frames, handshake -> let in
 
@@ -21,6 +21,7 @@ from tailrace.core.runtime.first_frames import (
     SHUTDOWN_S,
     FirstFrames,
     HandshakeFailed,
+    Successor,
     TlsSide,
 )
 from tailrace.core.runtime.tasks import Tasks
@@ -29,7 +30,7 @@ from tailrace.core.security.jaas_file import USER_PREFIX, InvalidJaas, read_sect
 from tailrace.core.security.open_bookkeeper_tls import open_tls
 from tailrace.protocol.bookkeeper import v2_answers, v2_requests
 from tailrace.protocol.bookkeeper.codec import decode_request, encode_response
-from tailrace.protocol.bookkeeper.messages import Request, Response
+from tailrace.protocol.bookkeeper.messages import Request, Response, StartTlsRequest
 from tailrace.protocol.bookkeeper.v2_requests import Origin, is_v2
 from tailrace.protocol.errors import FrameTooLarge, ProtocolError
 from tailrace.protocol.ids import Buffer
@@ -43,6 +44,9 @@ STRANGERS_MAX: Final = 1_000
 """Connections whose client is not known yet; one more is closed at once."""
 KNOWN_WITHIN_S: Final = 2 * HANDSHAKE_S
 """How long a client has for all of it."""
+
+EARLY_S: Final = 1.0
+"""How long an AUTH in clear waits for a START_TLS behind it before it is refused."""
 
 _OVER: Final = (Then.CLOSE, Then.ADMIT, Then.SUBMIT)
 
@@ -71,7 +75,7 @@ class Door:
         """Connections that are not welcome yet."""
         self._loop = asyncio.get_running_loop()
 
-    def protocol(self, admit: Callable[[], asyncio.BufferedProtocol]) -> FirstFrames:
+    def protocol(self, admit: Callable[[], Successor]) -> FirstFrames:
         """Return the protocol of a new connection; `admit` makes the one of a client let in."""
         return FirstFrames(lambda first: self._welcome(first, admit))
 
@@ -85,7 +89,7 @@ class Door:
         if self._tls is not None:
             await self._tls.close()
 
-    def _welcome(self, first: FirstFrames, admit: Callable[[], asyncio.BufferedProtocol]) -> None:
+    def _welcome(self, first: FirstFrames, admit: Callable[[], Successor]) -> None:
         greeting = Greeting(self._rules, self._exchange())
         visit = _Visit(first, greeting, self._tls, is_stranger=not greeting.is_welcome)
         if self._is_closed:
@@ -99,7 +103,7 @@ class Door:
         self._strangers += visit.is_stranger
         self._tasks.start(self._let_in(visit, admit), "greet")
 
-    async def _let_in(self, visit: "_Visit", admit: Callable[[], asyncio.BufferedProtocol]) -> None:
+    async def _let_in(self, visit: "_Visit", admit: Callable[[], Successor]) -> None:
         try:
             async with asyncio.timeout(KNOWN_WITHIN_S if visit.is_stranger else None):
                 reason = await visit.run()
@@ -113,7 +117,7 @@ class Door:
         except TimeoutError:
             self._refuse(visit.first, f"not known within {KNOWN_WITHIN_S:.0f} s")
             visit.first.abort()
-        except (OSError, HandshakeFailed, ProtocolError) as error:
+        except (OSError, ProtocolError) as error:  # HandshakeFailed is of the first kind
             self._refuse(visit.first, str(error))
             visit.first.abort()
         except BaseException:
@@ -153,6 +157,8 @@ class _Visit:
         self.is_stranger = is_stranger
         self.greeting = greeting
         self._tls = tls
+        self._early: Buffer | None = None
+        """An AUTH that came in clear before START_TLS."""
 
     async def run(self) -> str:
         """Hear the client until it is let in, then return ""; or why it is not.
@@ -161,11 +167,15 @@ class _Visit:
         """
         while True:
             try:
-                verdict = self._hear(await self.first.receive())
+                frame = await self.first.receive()
             except FrameTooLarge:
                 if self.greeting.is_welcome:
                     return ""
                 raise
+            if await self._is_early(frame):
+                self._early = frame
+                continue
+            verdict = self._hear(frame)
             if verdict.then is Then.START_TLS:
                 async with asyncio.timeout(KNOWN_WITHIN_S):
                     verdict = await self._start_tls()
@@ -173,6 +183,20 @@ class _Visit:
                 self.first.take_back()
             if verdict.then in _OVER:
                 return verdict.reason
+
+    async def _is_early(self, frame: Buffer) -> bool:
+        """Whether a request waits for the handshake: START_TLS comes next. See `Greeting`."""
+        if not self.greeting.may_come_early(_decode(frame)[1]):
+            return False
+        if not (self.first.has_more or self.greeting.needs_tls):
+            return False  # nothing says that there will be TLS
+        try:
+            async with asyncio.timeout(EARLY_S):
+                behind = await self.first.receive()
+        except (TimeoutError, FrameTooLarge):
+            return False
+        self.first.take_back()
+        return isinstance(_decode(behind)[1], StartTlsRequest)
 
     def _hear(self, frame: Buffer) -> Verdict:
         origin, request = _decode(frame)
@@ -184,9 +208,11 @@ class _Visit:
     async def _start_tls(self) -> Verdict:
         assert self._tls is not None, "START_TLS is refused without it"
         context = await self._tls.context(asyncio.get_running_loop().time())
-        early = await self.first.receive() if self.first.has_more else None
-        if early is not None and not self.greeting.may_come_early(_decode(early)[1]):
-            raise HandshakeFailed("a request came in clear before the handshake")
+        early = self._early
+        if early is None and self.first.has_more:
+            early = await self.first.receive()
+            if not self.greeting.may_come_early(_decode(early)[1]):
+                raise HandshakeFailed("a request came in clear before the handshake")
         self.first = await self.first.start_tls(TlsSide(context, server_side=True))
         if not self.greeting.enter_tls(self.first.certificate):
             logger.warning("client_without_role peer=%s its requests get EUA", self.first.peer)
@@ -240,4 +266,7 @@ def _role_rule(config: BookieSecurity) -> Callable[[bytes | None], bool] | None:
         return None
     from tailrace.bookie.roles import role_in  # cryptography is large
 
-    return lambda certificate: certificate is not None and role_in(certificate) in config.roles
+    def has_role(certificate: bytes | None) -> bool:
+        return certificate is not None and role_in(certificate) in config.roles
+
+    return has_role

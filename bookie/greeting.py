@@ -3,8 +3,8 @@
     in clear --START_TLS--> inside of TLS --AUTH...--> known --> its requests are served
 
 Until then every v3 request but START_TLS and AUTH gets EUA, a v2 add or read as well, and other v2
-requests end the connection, as by Java's bookie. Where Java's says nothing more to who fails to
-authenticate, this one says EUA and ends the connection. Source: reference BookKeeper 1.8;
+requests end the connection, as by Java's bookie. Where Java's never answers a client that fails to
+authenticate, this one answers EUA and ends the connection. Source: reference BookKeeper 1.8;
 AuthHandler, SASLBookieAuthProvider, BookieAuthZFactory.
 """
 
@@ -32,7 +32,7 @@ from tailrace.protocol.bookkeeper.messages import (
 REQUESTS_MAX: Final = 16
 """Before a client is known; one more ends its connection."""
 DISABLED: Final = "AuthDisabledPlugin"
-"""What Java's bookie calls itself where nobody need authenticate."""
+"""Plug-in of a bookie at which no client need authenticate."""
 SASL: Final = "sasl"
 """What both sides call SASL."""
 
@@ -66,7 +66,7 @@ class GreetingRules:
     needs_tls: bool = False
     """Nothing is served in clear."""
     may_enter: Callable[[str], bool] | None = None
-    """Whether a user may who authenticated by SASL; None: there is no SASL."""
+    """Whether a user that SASL has authenticated may come in; None: there is no SASL."""
     has_role: Callable[[bytes | None], bool] | None = None
     """Whether a certificate has a role that may enter; None: roles do not matter."""
 
@@ -88,13 +88,24 @@ class Greeting:
         return self._is_known and self._may_authenticate
 
     def may_come_early(self, request: Request) -> bool:
-        """Whether a request may stand in clear behind START_TLS, to be heard after the handshake.
+        """Whether a request may stand in clear beside START_TLS, to be heard after the handshake.
 
-        Java's client begins to authenticate as soon as it is connected, which is before TLS. There
-        is nothing in that message; every other one might be of somebody between the two.
+        Java's client begins to authenticate as soon as it is connected, which is before TLS, and
+        sends its START_TLS right before or behind that. There is nothing in the message; every
+        other one might be of somebody between the two.
         """
-        begins = isinstance(request, AuthRequest) and not request.payload
-        return begins and self._exchange is not None
+        begins = isinstance(request, AuthRequest) and (request.plugin, request.payload) == (
+            SASL,
+            b"",
+        )
+        return (
+            begins and self._exchange is not None and self._rules.offers_tls and not self._is_inside
+        )
+
+    @property
+    def needs_tls(self) -> bool:
+        """Whether nothing is served in clear."""
+        return self._rules.needs_tls
 
     def enter_tls(self, certificate: bytes | None) -> bool:
         """Take note of the handshake; return whether what was shown in it may enter."""

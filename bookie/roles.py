@@ -17,9 +17,13 @@ _ROLES: Final = "0"
 def role_in(certificate: bytes) -> str | None:
     """Return the role; None: it has none. Shape: DER, which a handshake has verified.
 
-    Errors: ValueError: it is not a certificate.
+    Errors: none: a name that cannot be read has no role.
     """
-    for each in x509.load_der_x509_certificate(certificate).subject.rdns:
+    try:
+        names = x509.load_der_x509_certificate(certificate).subject.rdns
+    except ValueError:
+        return None
+    for each in names:
         first = next(iter(each))
         if first.oid == NameOID.ORGANIZATIONAL_UNIT_NAME:
             return _role_of(str(first.value))

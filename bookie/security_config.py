@@ -1,4 +1,4 @@
-"""Who may come into a bookie, by BookKeeper's names."""
+"""Which clients a bookie lets in, by BookKeeper's names."""
 
 from dataclasses import dataclass, field
 from typing import Final

@@ -23,16 +23,18 @@ class Authority:
         self.certificate = directory / "ca.pem"
         self._authority.cert_pem.write_to_path(self.certificate)
 
-    def store(self, name: str, *hosts: str) -> Path:
+    def store(self, name: str, *hosts: str, unit: str | None = None) -> Path:
         """Return a new key store in PEM: a private key, then the certificate chain."""
-        issued = self._authority.issue_cert(*hosts or ("client",), common_name=name)
+        issued = self._authority.issue_cert(
+            *hosts or ("client",), common_name=name, organization_unit_name=unit
+        )
         path = self.directory / f"{name}.pem"
         issued.private_key_and_cert_chain_pem.write_to_path(path)
         return path
 
-    def pkcs12(self, name: str, password: str, *hosts: str) -> Path:
+    def pkcs12(self, name: str, password: str, *hosts: str, unit: str | None = None) -> Path:
         """Return a new key store in PKCS12."""
-        pem = self.store(name, *hosts).read_bytes()
+        pem = self.store(name, *hosts, unit=unit).read_bytes()
         first, *others = x509.load_pem_x509_certificates(pem)
         key = load_pem_private_key(pem, None)
         encryption = BestAvailableEncryption(password.encode())

@@ -2,7 +2,7 @@
 
     connect -> START_TLS, its answer in clear -> handshake -> AUTH... -> the connection's protocol
 
-All is said in protocol v3, whatever is spoken then. Source: reference BookKeeper 1.8.
+All of this is protocol v3, whatever the requests are. Source: reference BookKeeper 1.8.
 """
 
 import asyncio
@@ -15,6 +15,7 @@ from tailrace.core.errors import UnauthorizedAccess
 from tailrace.core.ledger.security_config import BookieClientSecurity
 from tailrace.core.runtime.config import Secret
 from tailrace.core.runtime.first_frames import FirstFrames, TlsSide
+from tailrace.core.runtime.net import FrameChannel
 from tailrace.core.security.digest_md5 import BOOKKEEPER, DigestClient, DigestFailed
 from tailrace.core.security.jaas_file import InvalidJaas, read_section
 from tailrace.core.security.open_bookkeeper_tls import open_tls
@@ -35,13 +36,13 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-MakeProtocol: TypeAlias = Callable[[], asyncio.BufferedProtocol]
+MakeProtocol: TypeAlias = Callable[[], FrameChannel]
 
 _TXN_ID: Final = 0
 """Of all requests here; those of the connection itself begin with 1."""
 SASL: Final = "sasl"
 DISABLED: Final = "AuthDisabledPlugin"
-"""Plug-ins as Java's bookie calls them; the second one is where nobody need authenticate."""
+"""Plug-ins as Java's bookie calls them; with the second one no client need authenticate."""
 ANSWERS_MAX: Final = 8
 """To something else that are passed over."""
 

@@ -1,4 +1,4 @@
-"""How clients of bookies show who they are, and check who bookies are, by BookKeeper's names."""
+"""How clients and bookies prove to each other what they are, by BookKeeper's names."""
 
 from dataclasses import dataclass, field
 from typing import Final
@@ -12,7 +12,7 @@ SASL_FACTORY: Final = "org.apache.bookkeeper.sasl.SASLClientProviderFactory"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BookieClientAuth:
-    """Whether, and as whom, clients of bookies authenticate."""
+    """Whether, and as which user, clients of bookies authenticate."""
 
     factory: str = setting(
         "clientAuthProviderFactoryClass",

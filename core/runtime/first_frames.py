@@ -11,11 +11,10 @@ before bytes came. Bytes that came in clear never pass for bytes that came insid
 import asyncio
 import ssl
 from collections.abc import Callable, Sequence
-from typing import Final, NamedTuple, cast
+from typing import Final, NamedTuple, Protocol, cast
 
 from typing_extensions import override
 
-from tailrace.core.errors import CoreError
 from tailrace.protocol.errors import FrameTooLarge
 from tailrace.protocol.ids import Buffer
 
@@ -25,11 +24,19 @@ HANDSHAKE_S: Final = 10.0
 """How long a handshake may take; BookKeeper: startTLSTimeoutSecs."""
 SHUTDOWN_S: Final = 5.0
 """How long a connection that is closed waits for the peer to close its side of TLS."""
-_SCRATCH: Final = memoryview(bytearray(256 * 1024))
-"""Where all reads go. A read and the call that takes it away are one step of the loop."""
 
 
-class HandshakeFailed(CoreError):
+class Successor(Protocol):
+    """The protocol that a connection is made for."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Start."""
+
+    def feed(self, data: bytes) -> None:
+        """Take what was read before; called once, after the start, if there is something."""
+
+
+class HandshakeFailed(ConnectionError):
     """A connection could not be made secure; the message says why."""
 
 
@@ -58,6 +65,7 @@ class FirstFrames(asyncio.BufferedProtocol):
         self._transport: asyncio.Transport | None = None
         self._below: asyncio.Transport | None = None
         """The transport of a handshake that is under way."""
+        self._room: memoryview | None = None
         self._data = bytearray()
         self._received = 0
         """Bytes of the last frame, with its size, that `receive` returned."""
@@ -81,12 +89,15 @@ class FirstFrames(asyncio.BufferedProtocol):
     @override
     def get_buffer(self, sizehint: int) -> memoryview:
         """Return where the next read goes."""
-        return _SCRATCH
+        if self._room is None:
+            self._room = memoryview(bytearray(FRAME_BYTES_MAX))
+        return self._room
 
     @override
     def buffer_updated(self, nbytes: int) -> None:
         """Keep what was read; read no more while that is enough for a frame."""
-        self._data += _SCRATCH[:nbytes]
+        assert self._room is not None, "bytes were read into it"
+        self._data += self._room[:nbytes]
         if self._transport is None:
             assert self._below is not None, "bytes come over a transport"
             self._below.pause_reading()  # the handshake is over, and its caller does not run yet
@@ -140,21 +151,17 @@ class FirstFrames(asyncio.BufferedProtocol):
         if self._transport is not None:
             self._transport.abort()
 
-    def hand_over(self, protocol: asyncio.BufferedProtocol) -> None:
+    def hand_over(self, protocol: Successor) -> None:
         """Give the connection, and what was read, to its protocol. Errors: ConnectionError."""
         transport = self._transport
         if self._lost is not None or transport is None or transport.is_closing():
             raise self._lost or ConnectionResetError("the connection ended")
         self._drop_received()
-        rest, self._data = memoryview(bytes(self._data)), bytearray()
-        transport.set_protocol(protocol)
+        transport.set_protocol(cast("asyncio.BufferedProtocol", protocol))
         transport.resume_reading()
         protocol.connection_made(transport)
-        if rest:
-            room = memoryview(protocol.get_buffer(len(rest)))
-            assert len(room) >= len(rest), "what one read takes fits what another one does"
-            room[: len(rest)] = rest
-            protocol.buffer_updated(len(rest))
+        if self._data:
+            protocol.feed(bytes(self._data))
 
     async def start_tls(self, side: TlsSide) -> "FirstFrames":
         """Go on in TLS behind what was written; return the connection inside. This one is done.

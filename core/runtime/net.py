@@ -172,6 +172,10 @@ class FrameChannel(asyncio.BufferedProtocol):
         except Exception as error:  # noqa: BLE001 - the fault boundary of a connection
             self._fail(error)
 
+    def feed(self, data: bytes) -> None:
+        """Take what was read of this connection before it was given to this protocol."""
+        self._parse(memoryview(data), 0, len(data))
+
     # -- the user's side --------------------------------------------------------------------------
 
     @property

@@ -1,6 +1,6 @@
 """TLS and authentication between this project's and Apache's bookies and clients."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -46,7 +46,7 @@ class Secrets:
             Stranger {{ {module} username="bookkeeper" password="wrong"; }};
         """)
         self.bookie = self.authority.pkcs12("bookie", "sesame", "127.0.0.1", "localhost")
-        self.client = self.authority.pkcs12("client", "sesame")
+        self.client = self.authority.pkcs12("client", "sesame", unit="0:broker;1:cluster")
 
     @property
     def jvm(self) -> tuple[str, ...]:
@@ -68,11 +68,16 @@ class Secrets:
 
 
 SASL_OF_BOOKIES: Final = {"bookieAuthProviderFactoryClass": of_bookie.SASL_FACTORY}
+ROLES_OF_BOOKIES: Final = {
+    "bookieAuthProviderFactoryClass": of_bookie.ROLES_FACTORY,
+    "authorizedRoles": "broker",
+}
 SASL_OF_CLIENTS: Final = {"clientAuthProviderFactoryClass": of_client.SASL_FACTORY}
 
 MODES: Final = {
     "tls": {"tls": True, "mutual": False, "sasl": False},
     "mutual": {"tls": True, "mutual": True, "sasl": False},
+    "roles": {"tls": True, "mutual": True, "sasl": False},
     "sasl": {"tls": False, "mutual": False, "sasl": True},
     "tls-sasl": {"tls": True, "mutual": False, "sasl": True},
 }
@@ -96,13 +101,16 @@ def java_with_jaas(
 class Case:
     """A cluster of one bookie, and the settings of its clients."""
 
-    def __init__(self, secrets: Secrets, uri: str, mode: Mapping[str, bool]) -> None:
+    def __init__(self, secrets: Secrets, uri: str, name: str) -> None:
+        mode = MODES[name]
         self.secrets, self.uri = secrets, uri
         self.of_bookies: dict[str, str] = {}
         self.of_clients: dict[str, str] = {}
         if mode["tls"]:
             self.of_bookies |= secrets.tls(is_bookie=True, mutual=mode["mutual"])
             self.of_clients |= secrets.tls(is_bookie=False, mutual=mode["mutual"])
+        if name == "roles":
+            self.of_bookies |= ROLES_OF_BOOKIES
         if mode["sasl"]:
             self.of_bookies |= SASL_OF_BOOKIES
             self.of_clients |= SASL_OF_CLIENTS
@@ -165,7 +173,7 @@ def test_our_bookie(
 ) -> None:
     uri = f"zk+hierarchical://{zookeeper.hosts}/secure-ours-{mode}"
     assert java_with_jaas.call("init", uri=uri)["created"]
-    case = Case(secrets, uri, MODES[mode])
+    case = Case(secrets, uri, mode)
     bookie = case.ours(tmp_path)
     with ExitStack() as stack:
         stack.callback(bookie.stop)
@@ -186,7 +194,7 @@ def refused(java: JavaClient, case: Case) -> None:
     java.call("disconnect", client="bare")
 
 
-@pytest.mark.parametrize("mode", ["mutual", "tls-sasl"])  # a JVM each
+@pytest.mark.parametrize("mode", ["roles", "tls-sasl"])  # a JVM each
 def test_javas_bookie(
     zookeeper: ZooKeeperServer,
     java_with_jaas: JavaClient,
@@ -196,7 +204,7 @@ def test_javas_bookie(
 ) -> None:
     uri = f"zk+hierarchical://{zookeeper.hosts}/secure-javas-{mode}"
     assert java_with_jaas.call("init", uri=uri)["created"]
-    case = Case(secrets, uri, MODES[mode])
+    case = Case(secrets, uri, mode)
     bookie = case.javas(tmp_path)
     with ExitStack() as stack:
         stack.callback(bookie.stop)

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import trustme
 from typing_extensions import override
 
 from tailrace.bookie import security_config as of_bookie
@@ -193,22 +192,23 @@ def test_exchanges_that_no_client_has(
     run(story)
 
 
-def test_javas_client_begins_to_authenticate_behind_start_tls(
-    keys: Keys, jaas: JaasConfig, tmp_path: Path
+@pytest.mark.parametrize("is_first", [False, True], ids=["behind", "before"])
+@pytest.mark.parametrize("plain", [False, True], ids=["tls", "either"])
+def test_javas_client_authenticates_beside_start_tls(
+    keys: Keys, jaas: JaasConfig, tmp_path: Path, is_first: bool, plain: bool
 ) -> None:
-    """In clear, both in one write; it hears its challenge inside of TLS."""
+    """In clear, both in one write, in either order; it hears its challenge inside of TLS."""
+    tls = ssl.create_default_context(cafile=str(keys.authority.certificate))
+    both = [encode_request(1, StartTlsRequest()), encode_request(2, AuthRequest("sasl", b""))]
 
     async def story(directory: Path) -> None:
-        async with bookie_with(directory, keys.of_bookie(), **sasl(jaas)) as process:
+        security = sasl(jaas, allows_plaintext=plain)
+        async with bookie_with(directory, keys.of_bookie(), **security) as process:
             wire = await Wire.to(process)
-            both = [
-                *encode_request(1, StartTlsRequest()),
-                *encode_request(2, AuthRequest("sasl", b"")),
-            ]
-            wire.writer.write(b"".join(map(bytes, both)))
+            for parts in both[::-1] if is_first else both:
+                wire.writer.writelines(parts)
             assert await hear(wire) == StartTlsResponse(EOK)
-            context = ssl.create_default_context(cafile=str(keys.authority.certificate))
-            await wire.writer.start_tls(context, server_hostname="127.0.0.1")
+            await wire.writer.start_tls(tls, server_hostname="127.0.0.1")
             async with wire:
                 challenge = await hear(wire)
                 assert isinstance(challenge, AuthResponse)
@@ -218,23 +218,39 @@ def test_javas_client_begins_to_authenticate_behind_start_tls(
     on_both_loops(story, tmp_path)
 
 
+def test_an_authentication_in_clear_without_start_tls(
+    keys: Keys, jaas: JaasConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tailrace.bookie.door.EARLY_S", 0.01)
+
+    async def story() -> None:
+        begin = AuthRequest("sasl", b"")
+        refused = ErrorResponse(EUA, OperationType.AUTH)
+        async with bookie_with(tmp_path / "tls", keys.of_bookie(), **sasl(jaas)) as process:
+            async with await Wire.to(process) as wire:
+                assert await wire.ask(begin) == refused
+            async with await Wire.to(process) as wire:  # something else comes behind
+                wire.writer.writelines([*encode_request(1, begin), *encode_request(2, read(L1, 0))])
+                assert await hear(wire) == refused
+                assert (await hear(wire)).status is EUA
+        security = sasl(jaas, allows_plaintext=True)
+        async with bookie_with(tmp_path / "either", keys.of_bookie(), **security) as process:
+            client = client_with(process.server.port, client_security(jaas))
+            assert (await ask(client, add(L1, 0))).status is EOK
+            await client.close()
+
+    run(story)
+
+
 def test_roles_in_certificates(keys: Keys, tmp_path: Path) -> None:
-    authority = trustme.CA()
-    trusted = tmp_path / "roles.pem"
-    authority.cert_pem.write_to_path(trusted)
-    stores = {}
-    for unit in ("0:broker", "0:guest"):
-        store = tmp_path / f"{unit[2:]}.pem"
-        issued = authority.issue_cert("client", organization_unit_name=unit)
-        issued.private_key_and_cert_chain_pem.write_to_path(store)
-        stores[unit] = store
-    tls = keys.of_bookie(truststore=trusted, client_authentication=True)
+    tls = keys.of_bookie(client_authentication=True)
     rules = {"factory": of_bookie.ROLES_FACTORY, "roles": ("broker",)}
 
     async def story(directory: Path) -> None:
         async with bookie_with(directory, tls, **rules) as process:
             for unit, status in (("0:broker", EOK), ("0:guest", EUA)):
-                shown = keys.of_client(client_authentication=True, keystore=stores[unit])
+                store = keys.authority.store("member", unit=unit)
+                shown = keys.of_client(client_authentication=True, keystore=store)
                 client = client_with(process.server.port, BookieClientSecurity(tls=shown))
                 assert (await ask(client, add(L1, 0))).status is status
                 await client.close()

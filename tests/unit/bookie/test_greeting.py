@@ -123,12 +123,15 @@ def test_sasl_belongs_inside_of_tls() -> None:
     assert mine.may_come_early(auth(b"")), "as Java's client sends it"
     assert not mine.may_come_early(auth(b"x"))
     assert not mine.may_come_early(add(L1, 0))
+    assert not mine.may_come_early(auth(b"", "other"))
     mine.enter_tls(None)
+    assert not mine.may_come_early(auth(b"")), "it is where it belongs"
     assert not mine.is_welcome
     assert mine.hear(add(L1, 0), is_v2=True).then is Then.GO_ON
     assert log_in(mine, "alice", "secret").then is Then.ADMIT
     assert mine.is_welcome
-    assert not greeting(tls=True).may_come_early(auth(b"")), "nobody need authenticate"
+    assert not greeting(tls=True).may_come_early(auth(b"")), "no client need authenticate"
+    assert not greeting(sasl=True).may_come_early(auth(b"")), "there is no TLS to wait for"
 
 
 def test_authentication_that_is_not_asked_for() -> None:

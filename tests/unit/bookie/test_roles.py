@@ -40,3 +40,7 @@ def certificate(*names: tuple[x509.ObjectIdentifier, str]) -> bytes:
 def test_roles(units: list[str], role: str | None) -> None:
     names = [(CN, "client"), *((OU, unit) for unit in units)]
     assert role_in(certificate(*names)) == role
+
+
+def test_what_cannot_be_read_has_no_role() -> None:
+    assert role_in(b"no certificate") is None

@@ -5,6 +5,7 @@ import socket
 import ssl
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from typing_extensions import override
@@ -13,6 +14,7 @@ from tailrace.bookie.door import Door
 from tailrace.bookie.security_config import BookieSecurity
 from tailrace.bookie.server import BookieServer
 from tailrace.core.ledger.bookie_client import BookieClient, ask
+from tailrace.core.security.bookkeeper_tls import make_context
 from tailrace.core.security.bookkeeper_tls_config import BookKeeperTlsConfig
 from tailrace.protocol.bookkeeper.codec import encode_request, encode_response
 from tailrace.protocol.bookkeeper.messages import (
@@ -175,6 +177,9 @@ def test_plaintext_where_it_is_allowed(keys: Keys, tmp_path: Path) -> None:
             assert (await ask(client, read(L1, 0)))[3] == entry_body(L1, 0, large)
             assert (await ask(client, BatchReadRequest(L1, 1, 1, 99)))[3]
             await client.close()
+            async with await Wire.to(process) as wire:  # more than may be in work at once
+                wire.writer.write(b"".join(map(bytes, encode_request(5, read(L1, 1)))) * 300)
+                assert [(await hear(wire)).status for _ in range(300)] == [EOK] * 300
             async with await Wire.to(process) as wire:
                 assert (await wire.ask(add(L1, 2))).status is EOK
                 late = await wire.ask(StartTlsRequest())
@@ -252,29 +257,52 @@ def test_start_tls_twice(keys: Keys, tmp_path: Path) -> None:
 
 
 def test_a_handshake_that_is_cut_anywhere(keys: Keys, tmp_path: Path) -> None:
-    """Every prefix of a client's first flight, then the end: nothing stays behind."""
-    context = ssl.create_default_context(cafile=str(keys.authority.certificate))
-    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
-    with pytest.raises(ssl.SSLWantReadError):
-        context.wrap_bio(incoming, outgoing, server_hostname=HOST).do_handshake()
-    hello = outgoing.read()
+    """Prefixes of what a client with a certificate says, then the end: nothing stays behind."""
+    tls = keys.of_client(client_authentication=True, keystore=keys.client)
+    context = make_context(tls, is_bookie=False)
 
     async def story(directory: Path) -> None:
-        async with bookie_with(directory, keys.of_bookie()) as process:
+        async with bookie_with(directory, keys.of_bookie(client_authentication=True)) as process:
             door = process.server._door
             assert door is not None
-            cuts = range(0, len(hello), 61)
-            for cut in cuts:
-                async with await starting(process.server) as wire:
-                    wire.writer.write(hello[:cut])
-                    await wire.writer.drain()
+            cuts = 0
+            for flight in (1, 2):
+                size = len(await said_in(flight, 2**20, context, process.server))
+                cuts += 1
+                for cut in range(0, size, 97):
+                    await said_in(flight, cut, context, process.server)
+                    cuts += 1
             await until(lambda: not door._visits)
-            assert door.metrics.refusals_total == len(cuts)
-            client = client_of(process, keys.of_client())
+            assert door.metrics.refusals_total + door.metrics.tls_connections_total == cuts
+            assert door.metrics.tls_connections_total == 1, "the one that was whole"
+            client = client_of(process, tls)
             assert (await ask(client, add(L1, 0))).status is EOK
             await client.close()
 
     on_both_loops(story, tmp_path)
+
+
+async def said_in(flight: int, cut: int, context: ssl.SSLContext, server: BookieServer) -> bytes:
+    """Shake hands up to so many bytes of a flight, then end; return what was said of it."""
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    tls = context.wrap_bio(incoming, outgoing, server_hostname=HOST)
+    async with await starting(server) as wire:
+        for number in range(1, flight + 1):
+            try:
+                tls.do_handshake()
+            except ssl.SSLWantReadError:
+                assert number < 2, "TLS 1.3 has two flights"
+            said = outgoing.read()
+            wire.writer.write(said if number < flight else said[:cut])
+            if number < flight:
+                while not outgoing.pending:
+                    incoming.write(await wire.reader.read(65536))
+                    try:
+                        tls.do_handshake()
+                    except ssl.SSLWantReadError:
+                        continue
+        await wire.writer.drain()
+        return said[:cut]
 
 
 def test_who_never_says_anything_is_cut(
@@ -365,7 +393,7 @@ def test_a_connection_of_the_turn_in_which_a_bookie_closes(keys: Keys) -> None:
         transport, _ = await asyncio.get_running_loop().connect_accepted_socket(
             asyncio.Protocol, ours
         )
-        door.protocol(asyncio.BufferedProtocol).connection_made(transport)
+        door.protocol(Mock).connection_made(transport)
         await door.close()
         assert transport.is_closing()
         theirs.close()
