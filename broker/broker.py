@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from tailrace.broker.transactions.coordinator import TransactionCoordinator
     from tailrace.core.access.acls.store import AclStore
     from tailrace.core.access.authorizer import Authorizer
+    from tailrace.core.access.tokens.tokens import DelegationTokens
     from tailrace.core.access.users.codec import Credentials
     from tailrace.core.metadata.store import MetadataStore
     from tailrace.core.metadata.stored_entities import StoredEntities
@@ -89,6 +90,7 @@ class Broker:
     fetch_sessions: "FetchSessionCache"
     quotas: "QuotaRegistry"
     users: "StoredEntities[Credentials]"
+    tokens: "DelegationTokens"
     authentication: "Authentication"
     authorizer: "Authorizer | None" = None
     """What decides; None: everybody may do everything, as in Kafka without an authorizer."""

@@ -35,7 +35,9 @@ from tailrace.broker.quotas.config import QuotaConfig
 from tailrace.broker.quotas.connection_counts import numbers_of
 from tailrace.broker.transactions.config import TransactionConfig
 from tailrace.compaction.cleaner.config import CleanerConfig
+from tailrace.core.access.callers import check_schemes
 from tailrace.core.access.principals import PrincipalRules
+from tailrace.core.access.tokens.config import TokensConfig
 from tailrace.core.runtime.config import (
     AtLeastOne,
     ConfigError,
@@ -268,6 +270,7 @@ class BrokerConfig:
     groups: GroupConfig = field(default_factory=GroupConfig)
     transactions: TransactionConfig = field(default_factory=TransactionConfig)
     quotas: QuotaConfig = field(default_factory=QuotaConfig)
+    tokens: TokensConfig = field(default_factory=TokensConfig)
     authorization: AuthorizationConfig = field(default_factory=AuthorizationConfig)
     cleaner: CleanerConfig = field(default_factory=CleanerConfig)
     http: HttpConfig = field(default_factory=HttpConfig)
@@ -276,6 +279,8 @@ class BrokerConfig:
 
     def __post_init__(self) -> None:
         self.http.check_tls(self.network.tls)
+        schemes, oauth = self.http.authentication, self.network.sasl.oauth
+        check_schemes("admin.http.authentication", schemes, oauth)
 
     @property
     def serves_racks(self) -> bool:

@@ -76,7 +76,7 @@ class HttpAccess:
             return None
         call = Call(head.host, head.authorization, head.certificate)
         try:
-            requester = await self._callers.requester(call)
+            requester = (await self._callers.caller(call)).requester
         except AuthenticationFailed as error:
             self.metrics.unauthenticated_total += 1
             logger.info("http_unauthenticated peer=%s reason=%r", head.host, error.reason)

@@ -47,6 +47,8 @@ from tailrace.compaction.cleaner.pool import CleanerPool
 from tailrace.compaction.worker import RetentionWorker
 from tailrace.core.access.acls.authorizer import AclAuthorizer
 from tailrace.core.access.acls.store import AclStore
+from tailrace.core.access.tokens.codec import TOKEN_CODEC
+from tailrace.core.access.tokens.tokens import DelegationTokens
 from tailrace.core.access.users.cluster_secret import cluster_secret
 from tailrace.core.access.users.codec import USER_CODEC
 from tailrace.core.log.namespace import LogNamespace
@@ -136,8 +138,11 @@ async def _start_access(broker: Broker, metrics: Metrics, stack: AsyncExitStack)
     await broker.quotas.start(metrics)
     stack.push_async_callback(broker.quotas.close)
     stack.push_async_callback(broker.authentication.close)
+    broker.authentication.start(metrics)
     await broker.users.start()
     stack.push_async_callback(broker.users.close)
+    stack.push_async_callback(broker.tokens.close)
+    await broker.tokens.start()
     if broker.acls is not None:
         metrics.register("broker_acl", broker.acls.metrics)
         await broker.acls.start()
@@ -175,6 +180,8 @@ async def _make_broker(config: BrokerConfig, storage: Storage, clock: Clock) -> 
     bookies = storage.bookies
     users = StoredEntities(store, paths.users, USER_CODEC)
     secret = await cluster_secret(store, paths.user_secret)
+    stored_tokens = StoredEntities(store, paths.tokens, TOKEN_CODEC)
+    tokens = DelegationTokens(config.tokens, stored_tokens, clock, random)
     configs = DynamicConfigs(config, config.node_id, ConfigEntities(store, paths), topics)
     way_in = _way_to_others(config) if storage.is_shared else OPEN
     peers = Peers(routes, f"broker-{config.node_id}", way_in)
@@ -208,8 +215,9 @@ async def _make_broker(config: BrokerConfig, storage: Storage, clock: Clock) -> 
             config.fetch_session_slots, lambda: random.randint(1, SESSION_ID_MAX)
         ),
         quotas=QuotaRegistry(store, paths.quotas, ClientQuotas(config.quotas, clock)),
+        tokens=tokens,
         users=users,
-        authentication=Authentication(config.network.sasl, users, secret),
+        authentication=Authentication(config.network.sasl, users, secret, tokens, clock),
         authorizer=None if acls is None else acls.authorizer,
         acls=acls,
         unsent=Budget("unsent bytes", config.network.response_bytes_max),

@@ -11,7 +11,8 @@ from tailrace.broker.cluster.paths import ClusterPaths
 from tailrace.core.access.acls.authorizer import AclAuthorizer
 from tailrace.core.access.acls.store import AclStore
 from tailrace.core.access.authorizer import Authorizer
-from tailrace.core.access.callers import Callers, Means, Passwords, user_of_certificate
+from tailrace.core.access.callers import Callers, Means, Passwords, Tokens, user_of_certificate
+from tailrace.core.access.oauth.validator import TokenValidator
 from tailrace.core.access.principals import PrincipalRules
 from tailrace.core.access.users.cluster_secret import cluster_secret
 from tailrace.core.access.users.codec import USER_CODEC
@@ -19,6 +20,7 @@ from tailrace.core.access.users.lookup import UserLookup
 from tailrace.core.access.users.password_checker import PasswordChecker
 from tailrace.core.metadata.store import MetadataStore
 from tailrace.core.metadata.stored_entities import StoredEntities
+from tailrace.core.runtime.clock import Clock
 from tailrace.core.runtime.metrics import Metrics
 from tailrace.core.security.tls_config import TlsConfig
 from tailrace.processes.proxy_access_config import ProxyAccessConfig
@@ -32,6 +34,7 @@ class KnownUsers(NamedTuple):
     """Who is known, and what decides."""
 
     passwords: Passwords
+    tokens: Tokens
     authorizer: Authorizer | None
 
 
@@ -53,7 +56,11 @@ def new_server(
 
 
 async def known_users(
-    config: ProxyAccessConfig, store: MetadataStore, paths: ClusterPaths, stack: AsyncExitStack
+    config: ProxyAccessConfig,
+    store: MetadataStore,
+    paths: ClusterPaths,
+    clock: Clock,
+    stack: AsyncExitStack,
 ) -> KnownUsers:
     """Read a namespace's users and access lists, and follow them until the stack closes.
 
@@ -65,8 +72,12 @@ async def known_users(
     stack.push_async_callback(passwords.close)
     await users.start()
     stack.push_async_callback(users.close)
+    bearers = TokenValidator(config.oauth, clock)
+    stack.push_async_callback(bearers.close)
+    if config.oauth.jwks_url:
+        bearers.start()
     if not config.authorization.enabled:
-        return KnownUsers(passwords, None)
+        return KnownUsers(passwords, bearers.check, None)
     acls = AclStore(
         store,
         paths.acls,
@@ -77,7 +88,7 @@ async def known_users(
     )
     await acls.start()
     stack.push_async_callback(acls.close)
-    return KnownUsers(passwords, acls.authorizer)
+    return KnownUsers(passwords, bearers.check, acls.authorizer)
 
 
 class Guarding(NamedTuple):
@@ -98,6 +109,7 @@ def guard(
     of_certificate = user_of_certificate(PrincipalRules(how.principal_rules))
     means = Means(
         passwords=known.passwords if "basic" in schemes else None,
+        tokens=known.tokens if "bearer" in schemes else None,
         user_of_certificate=of_certificate if "certificate" in schemes else None,
     )
     callers = Callers(means, how.failed_delay_ms)

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from tailrace.bookie.config import BookieConfig
 from tailrace.broker.config import BrokerConfig
+from tailrace.core.access.callers import check_schemes
 from tailrace.core.log.cold.config import ColdConfig
 from tailrace.core.log.config import LogConfig
 from tailrace.core.runtime.config import setting
@@ -71,7 +72,9 @@ class StandaloneConfig:
     def __post_init__(self) -> None:
         check_topic_logs(self.log)
         if self.proxy.enabled:
-            self.proxy.grpc.check_tls(self.broker.network.tls)
+            grpc, network = self.proxy.grpc, self.broker.network
+            grpc.check_tls(network.tls)
+            check_schemes("proxy.authentication", grpc.authentication, network.sasl.oauth)
 
     @property
     def metadata_path(self) -> Path:

@@ -5,16 +5,20 @@ from dataclasses import dataclass
 from typing import Final
 
 from tailrace.broker.authentication.config import SaslConfig
+from tailrace.core.access.oauth.validator import TokenValidator
 from tailrace.core.access.sasl.mechanism import SaslMechanism
+from tailrace.core.access.sasl.oauthbearer import OAUTHBEARER, OAuthBearer
 from tailrace.core.access.sasl.plain import Plain
 from tailrace.core.access.sasl.scram import Scram, ScramIdentity
+from tailrace.core.access.tokens.tokens import DelegationTokens
 from tailrace.core.access.users.codec import Credentials
 from tailrace.core.access.users.credentials import ScramMechanism
 from tailrace.core.access.users.lookup import UserLookup
 from tailrace.core.access.users.password_checker import PasswordChecker
 from tailrace.core.metadata.stored_entities import StoredEntities
 from tailrace.core.runtime.budget import Budget
-from tailrace.core.runtime.metrics import counter, gauge
+from tailrace.core.runtime.clock import Clock
+from tailrace.core.runtime.metrics import Metrics, counter, gauge
 from tailrace.core.runtime.receive_buffer import ReceiveBuffer
 
 STRANGERS_BYTES_MAX: Final = 16 * 1024 * 1024
@@ -42,10 +46,18 @@ class Authentication:
     """Made with the broker, before its users are read. All calls come from the loop."""
 
     def __init__(
-        self, config: SaslConfig, users: StoredEntities[Credentials], secret: bytes
+        self,
+        config: SaslConfig,
+        users: StoredEntities[Credentials],
+        secret: bytes,
+        tokens: DelegationTokens,
+        clock: Clock,
     ) -> None:
         """`secret`: of the cluster, see `UserLookup`."""
         self.config = config
+        self._tokens = tokens
+        self.bearers = TokenValidator(config.oauth, clock)
+        """For whatever takes bearer tokens: OAUTHBEARER, HTTP, gRPC."""
         self.metrics = AuthenticationMetrics()
         self.users = UserLookup(users, secret)
         self.passwords = PasswordChecker(self.users)
@@ -58,19 +70,36 @@ class Authentication:
             name: self._mechanism(name) for name in config.mechanisms
         }
 
+    def start(self, metrics: Metrics) -> None:
+        """Begin to read the keys by which bearer tokens are checked."""
+        if self.config.oauth.jwks_url:
+            metrics.register("oauth_keys", self.bearers.keys.metrics)
+            self.bearers.start()
+
     async def close(self) -> None:
         """Let the threads end. Idempotent."""
         await self.passwords.close()
+        await self.bearers.close()
 
     def _mechanism(self, name: str) -> SaslMechanism:
         if name == Plain.name:
             return Plain(self.passwords)
+        if name == OAUTHBEARER:
+            return OAuthBearer(self.bearers.check)
         mechanism = next(each for each in ScramMechanism if each.sasl_name == name)
 
         def find(user: str, extensions: Mapping[str, str]) -> ScramIdentity | None:
             if extensions.get("tokenauth", "").lower() == "true":
-                return None
+                return self._bearer_of(mechanism, user)
             credential = self.users.credential(mechanism, user)
             return None if credential is None else ScramIdentity(credential, user)
 
         return Scram(mechanism, find, self.users.fake)
+
+    def _bearer_of(self, mechanism: ScramMechanism, token_id: str) -> ScramIdentity | None:
+        found = self._tokens.bearer(mechanism, token_id)
+        if found is None:
+            return None
+        token, credential = found
+        owner = token.owner.removeprefix("User:")
+        return ScramIdentity(credential, owner, token.expires_ms, token.token_id)

@@ -1,11 +1,13 @@
 """Settings of SASL, by Kafka's names."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
+from tailrace.core.access.oauth.config import OAuthConfig
+from tailrace.core.access.sasl.oauthbearer import OAUTHBEARER
 from tailrace.core.runtime.config import AtLeastOne, NotNegative, setting
 
-SERVED: Final = ("SCRAM-SHA-256", "SCRAM-SHA-512", "PLAIN")
+SERVED: Final = ("SCRAM-SHA-256", "SCRAM-SHA-512", "PLAIN", OAUTHBEARER)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +37,8 @@ class SaslConfig:
         "Largest request of a client that is not authenticated yet. Unit: bytes.",
     )
 
+    oauth: OAuthConfig = field(default_factory=OAuthConfig)
+
     def __post_init__(self) -> None:
         name = "sasl.enabled.mechanisms"
         for each in self.mechanisms:
@@ -46,6 +50,11 @@ class SaslConfig:
             raise ValueError(f"{name}: a mechanism is there twice")
         if not self.mechanisms:
             raise ValueError(f"{name}: at least one is needed; {_choice()}")
+        if OAUTHBEARER in self.mechanisms and not self.oauth.jwks_url:
+            raise ValueError(
+                f"{name}: OAUTHBEARER needs the keys of the tokens' issuer: set "
+                "sasl.oauthbearer.jwks.endpoint.url"
+            )
 
 
 def _choice() -> str:

@@ -40,6 +40,10 @@ from tailrace.protocol.kafka.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatResponse,
 )
 from tailrace.protocol.kafka.messages.create_acls import CreateAclsRequest, CreateAclsResponse
+from tailrace.protocol.kafka.messages.create_delegation_token import (
+    CreateDelegationTokenRequest,
+    CreateDelegationTokenResponse,
+)
 from tailrace.protocol.kafka.messages.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,
@@ -64,6 +68,10 @@ from tailrace.protocol.kafka.messages.describe_cluster import (
 from tailrace.protocol.kafka.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResponse,
+)
+from tailrace.protocol.kafka.messages.describe_delegation_token import (
+    DescribeDelegationTokenRequest,
+    DescribeDelegationTokenResponse,
 )
 from tailrace.protocol.kafka.messages.describe_groups import (
     DescribeGroupsRequest,
@@ -91,6 +99,10 @@ from tailrace.protocol.kafka.messages.describe_user_scram_credentials import (
 )
 from tailrace.protocol.kafka.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
 from tailrace.protocol.kafka.messages.end_txn import EndTxnRequest, EndTxnResponse
+from tailrace.protocol.kafka.messages.expire_delegation_token import (
+    ExpireDelegationTokenRequest,
+    ExpireDelegationTokenResponse,
+)
 from tailrace.protocol.kafka.messages.fetch import FetchRequest, FetchResponse
 from tailrace.protocol.kafka.messages.find_coordinator import (
     FindCoordinatorRequest,
@@ -130,6 +142,10 @@ from tailrace.protocol.kafka.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochResponse,
 )
 from tailrace.protocol.kafka.messages.produce import ProduceRequest, ProduceResponse
+from tailrace.protocol.kafka.messages.renew_delegation_token import (
+    RenewDelegationTokenRequest,
+    RenewDelegationTokenResponse,
+)
 from tailrace.protocol.kafka.messages.sasl_authenticate import (
     SaslAuthenticateRequest,
     SaslAuthenticateResponse,
@@ -281,6 +297,38 @@ LIST_PARTITION_REASSIGNMENTS: Final = Api(
 OFFSET_DELETE: Final = Api(
     47, "OffsetDelete", range(1), NEVER, OffsetDeleteRequest, OffsetDeleteResponse
 )
+CREATE_DELEGATION_TOKEN: Final = Api(
+    38,
+    "CreateDelegationToken",
+    range(1, 4),
+    2,
+    CreateDelegationTokenRequest,
+    CreateDelegationTokenResponse,
+)
+RENEW_DELEGATION_TOKEN: Final = Api(
+    39,
+    "RenewDelegationToken",
+    range(1, 3),
+    2,
+    RenewDelegationTokenRequest,
+    RenewDelegationTokenResponse,
+)
+EXPIRE_DELEGATION_TOKEN: Final = Api(
+    40,
+    "ExpireDelegationToken",
+    range(1, 3),
+    2,
+    ExpireDelegationTokenRequest,
+    ExpireDelegationTokenResponse,
+)
+DESCRIBE_DELEGATION_TOKEN: Final = Api(
+    41,
+    "DescribeDelegationToken",
+    range(1, 4),
+    2,
+    DescribeDelegationTokenRequest,
+    DescribeDelegationTokenResponse,
+)
 DESCRIBE_CLIENT_QUOTAS: Final = Api(
     48,
     "DescribeClientQuotas",
@@ -390,6 +438,10 @@ APIS: Final[Mapping[int, Api[Any, Any]]] = MappingProxyType(
             UPDATE_FEATURES,
             DESCRIBE_LOG_DIRS,
             DESCRIBE_CLUSTER,
+            CREATE_DELEGATION_TOKEN,
+            RENEW_DELEGATION_TOKEN,
+            EXPIRE_DELEGATION_TOKEN,
+            DESCRIBE_DELEGATION_TOKEN,
             DESCRIBE_ACLS,
             CREATE_ACLS,
             DELETE_ACLS,

@@ -19,10 +19,11 @@ from google.protobuf.message import Message
 
 from tailrace.core.access.acls.model import CLUSTER_NAME, Operation, ResourceType
 from tailrace.core.access.authorizer import Authorizer
-from tailrace.core.access.callers import Call, Callers
+from tailrace.core.access.callers import Call, Caller, Callers
 from tailrace.core.access.requester import Requester
 from tailrace.core.access.sasl.mechanism import AuthenticationFailed
 from tailrace.core.errors import CoreError, OverCapacity, Unavailable
+from tailrace.core.runtime.clock import Clock, SystemClock
 from tailrace.core.runtime.metrics import counter
 from tailrace.protocol.proxy.methods import PROXY_ADMIN, READ_PROXY, WRITE_PROXY, Method
 from tailrace.protocol.proxy.write_proxy_pb2 import ServerInfo
@@ -106,25 +107,27 @@ class CallAccess:
         callers: Callers,
         authorizer: Callable[[], Authorizer | None],
         topic_of: Callable[[str], Awaitable[str]] = _same_name,
+        clock: Clock | None = None,
     ) -> None:
         """`topic_of` returns the name by which a stream is authorized; it may raise CoreError."""
         self.metrics = CallAccessMetrics()
         self._callers = callers
         self._authorizer = authorizer
         self._topic_of = topic_of
+        self.now_ms = (clock or SystemClock()).now_ms
 
     async def enter(self, method: Method, context: CallContext) -> "Entered":
         """Find out who calls. Errors: NotLetIn."""
         call = call_of(context)
         try:
-            requester = await self._callers.requester(call)
+            caller = await self._callers.caller(call)
         except AuthenticationFailed as error:
             self.metrics.unauthenticated_total += 1
             logger.info("call_unauthenticated peer=%s reason=%r", call.host, error.reason)
             raise NotLetIn("UNAUTHENTICATED", str(error)) from None
         except (OverCapacity, Unavailable) as error:
             raise NotLetIn("UNAVAILABLE", str(error)) from error
-        return Entered(self, method, requester)
+        return Entered(self, method, caller)
 
     async def resource(self, kind: ResourceType, stream: str) -> str:
         """Return the name of what is asked for. Errors: NotLetIn."""
@@ -150,16 +153,18 @@ class CallAccess:
 class Entered:
     """One call whose caller is known."""
 
-    def __init__(self, access: CallAccess, method: Method, requester: Requester) -> None:
+    def __init__(self, access: CallAccess, method: Method, caller: Caller) -> None:
         self._access = access
+        self._expires_at_ms = caller.expires_at_ms
         self._need = NEEDS[method.path]
-        self._requester = requester
+        self._requester = caller.requester
         self._resource: str | None = None
         self._version: int | None = None
 
     async def check(self, request: Any) -> None:
         """Let a request in, or refuse it. Errors: NotLetIn."""
         if self._need is None or self._access.version is None:
+            self.recheck()
             return
         if self._resource is None:
             opening = getattr(request, "open", request)  # of a write stream, whose first names it
@@ -169,6 +174,8 @@ class Entered:
 
     def recheck(self) -> None:
         """Refuse what is not allowed any more. Errors: NotLetIn. Cost: none without a change."""
+        if self._expires_at_ms is not None and self._access.now_ms() >= self._expires_at_ms:
+            raise NotLetIn("UNAUTHENTICATED", "the token has expired")
         version = self._access.version
         if self._need is None or self._resource is None or version == self._version:
             return

@@ -21,6 +21,9 @@ final class KafkaPeer extends ClientPeer {
                 return streams.run(op[1], command);
             case "connect":
                 return workers.run(op[1], command);
+            case "property":
+                System.setProperty(command.get("name").asText(), command.get("value").asText());
+                return Json.object();
             default:
                 return super.run(command);
         }

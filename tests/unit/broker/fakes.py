@@ -32,6 +32,8 @@ from tailrace.broker.peers.peers import Peers
 from tailrace.broker.quotas.client_quotas import ClientQuotas
 from tailrace.broker.quotas.registry import QuotaRegistry
 from tailrace.broker.transactions.coordinator import Parts, TransactionCoordinator
+from tailrace.core.access.tokens.codec import TOKEN_CODEC
+from tailrace.core.access.tokens.tokens import DelegationTokens
 from tailrace.core.access.users.codec import USER_CODEC
 from tailrace.core.errors import (
     CannotRewrite,
@@ -680,6 +682,8 @@ def make_world(
     nobody: Any = None
     parts = Parts(anything, partitions, nobody, there, producer_ids, clock)
     users = StoredEntities(store, "/users", USER_CODEC)
+    stored_tokens = StoredEntities(store, "/tokens", TOKEN_CODEC)
+    tokens = DelegationTokens(config.tokens, stored_tokens, clock, random)
     broker = Broker(
         config=config,
         configs=DynamicConfigs(config, config.node_id, ConfigEntities(anything), anything),
@@ -705,8 +709,11 @@ def make_world(
             "/quotas",
             ClientQuotas(config.quotas, clock),
         ),
+        tokens=tokens,
         users=users,
-        authentication=Authentication(config.network.sasl, users, b"secret of tests"),
+        authentication=Authentication(
+            config.network.sasl, users, b"secret of tests", tokens, clock
+        ),
         unsent=Budget("unsent bytes", config.network.response_bytes_max),
     )
     routes.listen(broker.epochs.clear)

@@ -63,6 +63,8 @@ def test_the_versions_are_the_ones_promised() -> None:
         "TxnOffsetCommit": (0, 5),
         "DescribeAcls": (1, 3), "CreateAcls": (1, 3), "DeleteAcls": (1, 3),
         "DescribeClientQuotas": (0, 1), "AlterClientQuotas": (0, 1),
+        "CreateDelegationToken": (1, 3), "RenewDelegationToken": (1, 2),
+        "ExpireDelegationToken": (1, 2), "DescribeDelegationToken": (1, 3),
         "ConsumerGroupHeartbeat": (0, 1), "ConsumerGroupDescribe": (0, 1),
     }  # fmt: skip
     assert {api.name: (api.versions[0], api.versions[-1]) for api in a.APIS.values()} == promised
