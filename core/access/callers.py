@@ -3,11 +3,11 @@
     header, certificate -> scheme -> password or token is checked -> requester
 
 A call that fails is answered late, as Kafka's failed authentications are. An address has so many
-calls being checked and no more: so it fails at most `ADDRESS_CHECKS_MAX` times in that time.
+calls being checked and no more, the others wait: so it fails at most `ADDRESS_CHECKS_MAX` times in
+that time. How many may wait is the limit of the server's calls.
 """
 
 import asyncio
-from collections import Counter
 from collections.abc import Awaitable, Callable, Collection
 from typing import Final, Literal, NamedTuple, Protocol, TypeAlias
 
@@ -31,6 +31,8 @@ Scheme: TypeAlias = Literal["basic", "bearer", "certificate"]
 
 ADDRESS_CHECKS_MAX: Final = 16
 """Calls of one address that are checked, or wait for the answer that they failed, at once."""
+TURN_S: Final = 10.0
+"""How long a call waits for its turn among those of its address."""
 ANONYMOUS: Final = "User:ANONYMOUS"
 """The principal of a call without authentication, as in Kafka."""
 
@@ -90,30 +92,54 @@ class Means(NamedTuple):
         return not self.schemes and self.user_of_certificate is None
 
 
+class _Address:
+    """The calls of one address."""
+
+    __slots__ = ("calls", "turns")
+
+    def __init__(self) -> None:
+        self.calls = 0
+        self.turns = asyncio.Semaphore(ADDRESS_CHECKS_MAX)
+
+
 class Callers:
     """Says who calls. All calls come from the loop.
 
-    Invariant: an address has at most `ADDRESS_CHECKS_MAX` calls in here.
+    Invariant: of an address at most `ADDRESS_CHECKS_MAX` calls are checked, or about to be told
+    that they failed.
     """
 
     def __init__(self, means: Means, failure_delay_ms: Callable[[], int]) -> None:
         self.means = means
         self._failure_delay_ms = failure_delay_ms
-        self._checking: Counter[str] = Counter()
+        self._addresses: dict[str, _Address] = {}
 
     async def caller(self, call: Call) -> Caller:
         """Return who calls. Of several things that a call brings, its header counts.
 
         Errors: AuthenticationFailed, after the delay of failures; OverCapacity: too many calls of
-        this address are being checked, or of all; Unavailable: it could not be checked.
+        this address were checked for `TURN_S`, or too many of all are; Unavailable: it could not be
+        checked. Cost: microseconds for a password that was right before.
         """
         if self.means.is_open:
             return Caller(Requester(ANONYMOUS, call.host))
         if call.authorization is None and call.certificate is None:
             raise AuthenticationFailed("authentication is needed")
-        if self._checking[call.host] >= ADDRESS_CHECKS_MAX:
-            raise OverCapacity(f"{ADDRESS_CHECKS_MAX} calls of this address are being checked")
-        self._checking[call.host] += 1
+        address = self._addresses.setdefault(call.host, _Address())
+        address.calls += 1
+        try:
+            return await self._checked(call, address)
+        finally:
+            address.calls -= 1
+            if not address.calls:
+                del self._addresses[call.host]
+
+    async def _checked(self, call: Call, address: _Address) -> Caller:
+        try:
+            async with asyncio.timeout(TURN_S):
+                await address.turns.acquire()
+        except TimeoutError:
+            raise OverCapacity("too many calls of this address are being checked") from None
         try:
             user, expires_at_ms = await self._known(call)
             return Caller(Requester(f"User:{user}", call.host), expires_at_ms)
@@ -121,9 +147,7 @@ class Callers:
             await asyncio.sleep(self._failure_delay_ms() / 1000)
             raise
         finally:
-            self._checking[call.host] -= 1
-            if not self._checking[call.host]:
-                del self._checking[call.host]
+            address.turns.release()
 
     async def _known(self, call: Call) -> tuple[str, int | None]:
         """Return the user, and until when. Errors: as `caller`."""

@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from tailrace.core.access import callers as module
 from tailrace.core.access.authorization_header import basic_header
 from tailrace.core.access.callers import ADDRESS_CHECKS_MAX, ANONYMOUS, Call, Callers, Means
 from tailrace.core.access.oauth.claims import Bearer
@@ -19,10 +20,12 @@ class Known:
     """Passwords and tokens that are known by heart; a test may hold the answers up."""
 
     def __init__(self) -> None:
+        self.checking = 0
         self.gate = asyncio.Event()
         self.gate.set()
 
     async def is_right(self, user: str, password: str) -> bool:
+        self.checking += 1
         await self.gate.wait()
         return (user, password) == ("alice", "right")
 
@@ -98,26 +101,32 @@ def test_without_any_means_everybody_is_anonymous() -> None:
     asyncio.run(run())
 
 
-def test_an_address_has_so_many_calls_checked_and_others_go_on() -> None:
+def test_of_many_calls_at_once_some_are_checked_and_others_wait_for_their_turn() -> None:
     async def run() -> None:
         known = Known()
         door = callers(known)
         known.gate.clear()
         right = Call(HOST, basic_header("alice", "right"))
-        async with asyncio.TaskGroup() as group:
-            waiting = [group.create_task(door.caller(right)) for _ in range(ADDRESS_CHECKS_MAX)]
-            await asyncio.sleep(0)
-            with pytest.raises(OverCapacity):
-                await door.caller(right)
-            other = group.create_task(door.caller(right._replace(host="10.0.0.2")))
-            known.gate.set()
-        assert {each.result().requester.host for each in (*waiting, other)} == {HOST, "10.0.0.2"}
-        await door.caller(right)
+        calls = [asyncio.ensure_future(door.caller(right)) for _ in range(3 * ADDRESS_CHECKS_MAX)]
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert known.checking == ADDRESS_CHECKS_MAX
+        other = asyncio.ensure_future(door.caller(right._replace(host="10.0.0.2")))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert known.checking == ADDRESS_CHECKS_MAX + 1, "another address does not wait for them"
+        known.gate.set()
+        found = [await each for each in (*calls, other)]
+        assert {each.requester.host for each in found} == {HOST, "10.0.0.2"}
 
     asyncio.run(run())
 
 
-def test_a_failure_keeps_its_place_until_its_answer_goes_out() -> None:
+def test_failures_keep_their_turns_until_they_are_answered(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, "TURN_S", 0.01)
+
     async def run() -> None:
         door = callers(Known(), delay_ms=60_000)
         wrong = Call(HOST, basic_header("alice", "wrong"))
@@ -126,6 +135,7 @@ def test_a_failure_keeps_its_place_until_its_answer_goes_out() -> None:
         with pytest.raises(OverCapacity):
             await door.caller(wrong)
         assert not any(each.done() for each in tasks)
+        assert await door.caller(Call("10.0.0.2", "Bearer good"))
         for each in tasks:
             each.cancel()
         await asyncio.wait(tasks)
