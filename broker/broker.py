@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from tailrace.broker.cluster.known_epochs import KnownEpochs
+from tailrace.broker.fetching.parked import ParkedFetches
 from tailrace.broker.following.directions import Directions
 from tailrace.core.runtime.loop_turns import LoopTurns
 
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from tailrace.broker.quotas.registry import QuotaRegistry
     from tailrace.broker.transactions.coordinator import TransactionCoordinator
     from tailrace.core.access.acls.store import AclStore
+    from tailrace.core.access.audit import Audit
     from tailrace.core.access.authorizer import Authorizer
     from tailrace.core.access.tokens.tokens import DelegationTokens
     from tailrace.core.access.users.codec import Credentials
@@ -94,8 +96,12 @@ class Broker:
     authentication: "Authentication"
     authorizer: "Authorizer | None" = None
     """What decides; None: everybody may do everything, as in Kafka without an authorizer."""
+    audit: "Audit | None" = None
+    """Notes what was decided; None: nothing does."""
     acls: "AclStore | None" = None
     """What the authorizer decides by; None without one."""
+    parked: ParkedFetches = field(default_factory=ParkedFetches)
+    """Fetches that wait and are asked about again when what is allowed changes."""
     unsent: "Budget"
     """Unsent response bytes of slow clients."""
     directions: Directions = field(default_factory=Directions)

@@ -47,6 +47,7 @@ from tailrace.compaction.cleaner.pool import CleanerPool
 from tailrace.compaction.worker import RetentionWorker
 from tailrace.core.access.acls.authorizer import AclAuthorizer
 from tailrace.core.access.acls.store import AclStore
+from tailrace.core.access.audit import audit_of
 from tailrace.core.access.tokens.codec import TOKEN_CODEC
 from tailrace.core.access.tokens.tokens import DelegationTokens
 from tailrace.core.access.users.cluster_secret import cluster_secret
@@ -147,6 +148,12 @@ async def _start_access(broker: Broker, metrics: Metrics, stack: AsyncExitStack)
         metrics.register("broker_acl", broker.acls.metrics)
         await broker.acls.start()
         stack.push_async_callback(broker.acls.close)
+    if broker.audit is not None:
+        broker.audit.check()
+        stack.push_async_callback(broker.audit.close)
+        metrics.register("broker_audit", broker.audit.metrics)
+    if broker.authorizer is not None:
+        broker.authorizer.listen(broker.parked.wake_all)
 
 
 async def _start_coordinators(broker: Broker, metrics: Metrics, stack: AsyncExitStack) -> None:
@@ -220,6 +227,9 @@ async def _make_broker(config: BrokerConfig, storage: Storage, clock: Clock) -> 
         authentication=Authentication(config.network.sasl, users, secret, tokens, clock),
         authorizer=None if acls is None else acls.authorizer,
         acls=acls,
+        audit=audit_of(
+            config.authorization.audit_level, config.authorization.audit_log, clock.now_ms
+        ),
         unsent=Budget("unsent bytes", config.network.response_bytes_max),
     )
     follow_configs(broker)

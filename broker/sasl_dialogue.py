@@ -14,6 +14,7 @@ from tailrace.broker.errors import KafkaError
 from tailrace.broker.handlers import HANDLERS
 from tailrace.broker.listeners import ConnectionInfo
 from tailrace.broker.refusals import error_response, unsupported_frame
+from tailrace.core.access.requester import Requester
 from tailrace.core.access.sasl.mechanism import AuthenticationFailed, SaslExchange
 from tailrace.core.errors import CoreError
 from tailrace.protocol.errors import ErrorCode
@@ -67,13 +68,32 @@ class Dialogue:
 
         Errors: ProtocolError: close at once. Cancel: the connection is gone.
         """
+        was_known = self.session.known
         try:
-            if self.session.is_bare and self.session.phase is Phase.EXCHANGE:
-                return await self._bare(frame)
-            return await self._request(info, frame)
+            reply = await self._answer(info, frame)
         except _Failed as failed:
+            self._note_failure(info, failed)
             await asyncio.sleep(self._sasl.config.failed_delay_ms / 1000)
             return failed.reply
+        if self.session.known is not was_known:
+            self._note_success(info)
+        return reply
+
+    async def _answer(self, info: ConnectionInfo, frame: memoryview) -> Reply:
+        """Return what a client is answered. Errors: _Failed, ProtocolError."""
+        if self.session.is_bare and self.session.phase is Phase.EXCHANGE:
+            return await self._bare(frame)
+        return await self._request(info, frame)
+
+    def _note_failure(self, info: ConnectionInfo, failed: "_Failed") -> None:
+        if (audit := self._broker.audit) is not None:
+            audit.refused(info.host, info.listener, self.session.mechanism, failed.reply.ends)
+
+    def _note_success(self, info: ConnectionInfo) -> None:
+        audit, known = self._broker.audit, self.session.known
+        if audit is not None and known is not None:
+            requester = Requester(f"User:{known.user}", info.host)
+            audit.authenticated(requester, info.listener, known.mechanism)
 
     def refuses(self, api_key: int) -> str:
         """Return why a request of a client that is known is not done; empty: it is."""

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Final
 
+from tailrace.core.access.audit import AuditLevel
 from tailrace.core.runtime.config import ConfigError, setting
 
 STANDARD_AUTHORIZER: Final = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
@@ -27,6 +28,17 @@ class AuthorizationConfig:
         "allow.everyone.if.no.acl.found",
         False,
         "Whether everybody may do everything with a resource that no ACL matches.",
+    )
+
+    audit_log: str = setting(
+        "audit.log",
+        "",
+        "Where decisions are noted, as lines of JSON: a file, or stderr. Empty: nowhere.",
+    )
+    audit_level: AuditLevel = setting(
+        "audit.level",
+        AuditLevel.DENIED,
+        "What is noted: denied (requests, and attempts to log in), all, or off.",
     )
 
     def __post_init__(self) -> None:

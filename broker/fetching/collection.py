@@ -7,12 +7,13 @@ Source: ReplicaManager.fetchMessages, DelayedFetch; reference Kafka 5.1, 5.2.
 """
 
 import asyncio
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 from tailrace.broker.errors import error_code
+from tailrace.broker.fetching.sources import Sources
 from tailrace.broker.fetching.target import Target
 from tailrace.broker.partition.found import NOTHING, Found
-from tailrace.broker.partition.readable import ReadablePartition, SharedParts
+from tailrace.broker.partition.readable import ReadablePartition
 from tailrace.broker.partition.waiters import FetchWaiter
 from tailrace.core.errors import CoreError
 from tailrace.core.runtime.budget import Budget
@@ -21,8 +22,9 @@ from tailrace.core.runtime.tasks import together
 from tailrace.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator
+    from collections.abc import Callable, Iterator
 
+    from tailrace.broker.fetching.access import FetchAccess
     from tailrace.broker.fetching.sessions import FetchSession
 
 READ_BYTES_MAX = 8 * 1024 * 1024
@@ -52,26 +54,6 @@ class Limits(NamedTuple):
     """Only what lies below the last stable offset."""
 
 
-class Sources(Protocol):
-    """Where the partitions of a fetch are; `PartitionLogs` is one."""
-
-    @property
-    def shared(self) -> SharedParts:
-        """What all partitions of the broker share."""
-
-    def get(self, partition: tuple[str, int], /) -> ReadablePartition | None:
-        """Return an open partition; None if it is not open (yet)."""
-
-    def begin_open(self, topic: str, partition: int, /) -> None:
-        """Begin to open a partition that somebody is going to ask for."""
-
-    def opening(self, topic: str, partition: int, /) -> "Awaitable[ReadablePartition | ErrorCode]":
-        """Begin to open a partition; the result is there when it is open or cannot be."""
-
-    def next_turn(self, places: int, /) -> int:
-        """Return which get a turn where not all can have one."""
-
-
 class Collection:
     """One fetch on its way."""
 
@@ -79,8 +61,9 @@ class Collection:
         "_counted",
         "_favoured",
         "_is_full",
-                "_read_bytes",
+        "_read_bytes",
         "_unsent",
+        "access",
         "choose",
         "epoch",
         "limits",
@@ -100,6 +83,8 @@ class Collection:
         """Of the session while this fetch is its latest."""
         self.news: Callable[[], Target | None] = _nothing
         """Gives the next partition of a session that may have changed."""
+        self.access: FetchAccess | None = None
+        """What may be read; None without an authorizer."""
         self.choose: Callable[[Target], int] | None = None
         """Chooses the broker that a consumer reads a partition from, if not from this one."""
         self.sources = sources
@@ -244,8 +229,7 @@ class Collection:
                 log.waiters.join(waiter, committed=committed)
                 if log.end_for(committed=committed) > target.next_offset:
                     until_s = min(until_s, loop.time() + LOOK_AGAIN_S)
-        if self.session is not None:
-            self.session.parked = waiter
+        self._park(waiter)
         handle = loop.call_at(until_s, waiter.wake)
         try:
             await waiter.future
@@ -253,8 +237,19 @@ class Collection:
             handle.cancel()
             for log in logs:
                 log.waiters.leave(waiter)
-            if self.session is not None and self.session.parked is waiter:
-                self.session.parked = None
+            self._go_on(waiter)
+
+    def _park(self, waiter: FetchWaiter) -> None:
+        if self.session is not None:
+            self.session.parked = waiter
+        if self.access is not None:
+            self.access.parked.join(waiter)
+
+    def _go_on(self, waiter: FetchWaiter) -> None:
+        if self.access is not None:
+            self.access.parked.leave(waiter)
+        if self.session is not None and self.session.parked is waiter:
+            self.session.parked = None
 
     def is_idle(self, target: Target) -> bool:
         """Whether there is nothing to say of a partition until its log changes."""

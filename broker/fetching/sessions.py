@@ -160,6 +160,7 @@ class FetchSession:
     __slots__ = (
         "_active",
         "_examined",
+        "access_version",
         "created_ms",
         "epoch",
         "id",
@@ -176,6 +177,8 @@ class FetchSession:
         self.privileged, self.uses_topic_ids, self.reads_committed = kind
         self.epoch = next_epoch(INITIAL_EPOCH)
         """What the next request has to say."""
+        self.access_version = 0
+        """The authorizer's, as of which its partitions may be read; 0 without one."""
         self.partitions: dict[PartitionKey, CachedPartition] = {}
         self.parked: Parked | None = None
         """The poll that waits, if one does."""
@@ -189,6 +192,11 @@ class FetchSession:
         while active and active[0].is_gone:
             active.popleft()
         return bool(active)
+
+    @property
+    def active_count(self) -> int:
+        """How many partitions wait to be looked at, at most."""
+        return len(self._active)
 
     def begin(self, *, reads_committed: bool) -> int:
         """Begin a poll; return the epoch that the session has until the next one.
@@ -227,6 +235,17 @@ class FetchSession:
             cached.asked = asked
         self.activate(cached)
         return cached
+
+    def look_at_all(self, access_version: int) -> None:
+        """Have polls look at every partition: what may be read has changed.
+
+        What a poll looks at already stays with it.
+        """
+        self.access_version = access_version
+        examined = set(self._examined)
+        for cached in self.partitions.values():
+            if cached not in examined:
+                self.activate(cached)
 
     def activate(self, cached: CachedPartition) -> None:
         """Have a poll look at a partition."""

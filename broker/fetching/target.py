@@ -18,7 +18,11 @@ if TYPE_CHECKING:
 
 NO_REPLICA: Final = -1
 """No broker is preferred."""
-UNKNOWN = (ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+UNKNOWN = (
+    ErrorCode.UNKNOWN_TOPIC_ID,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+)
 """Kafka says these without asking a partition, and then lists no transactions instead of null."""
 
 
@@ -106,7 +110,7 @@ class Target:
 
     @property
     def is_unknown(self) -> bool:
-        """Whether there is no such partition, and was none when the client heard of it last.
+        """Whether there is no such partition for the client, and was none when it heard of it last.
 
         So there is nothing to read or to wait for, and it is no news.
         """

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from typing import Protocol, TypeVar
 
+from tailrace.broker.authorization.required import WHY
 from tailrace.broker.cluster.admin import MAX_MESSAGE_BYTES, check_batch_size
 from tailrace.broker.cluster.alterations import Changes
 from tailrace.broker.cluster.loggers import alter_levels
@@ -12,6 +13,8 @@ from tailrace.broker.cluster.resources import ResourceType, check_broker_name, r
 from tailrace.broker.context import RequestContext
 from tailrace.broker.errors import KafkaError, admin_error_code
 from tailrace.broker.handlers._names import repeated
+from tailrace.core.access.acls.model import Operation
+from tailrace.core.access.acls.model import ResourceType as AclType
 from tailrace.core.errors import CoreError
 from tailrace.protocol.errors import ErrorCode
 
@@ -51,20 +54,33 @@ async def alter_each(
     async for each in pace.each(resources, RESOURCE_UNITS):
         code, why = ErrorCode.NONE, None
         try:
-            _check_once((each.resource_type, each.resource_name), twice)
-            await _alter(
-                ctx,
-                each.resource_type,
-                each.resource_name,
-                changes_of(each),
-                validate_only=validate_only,
-            )
+            kind, name = each.resource_type, each.resource_name
+            _check_once((kind, name), twice)
+            changes = changes_of(each)
+            check_access(ctx, Operation.ALTER_CONFIGS, kind, name)
+            await _alter(ctx, kind, name, changes, validate_only=validate_only)
         except KafkaError as error:
             code, why = error.code, error.detail
         except CoreError as error:
             code, why = admin_error_code(error), str(error)
         answers.append((each, code, why))
     return answers
+
+
+def check_access(ctx: RequestContext, operation: Operation, kind: int, name: str) -> None:
+    """Refuse a resource with whose configs the client may not do that. Errors: KafkaError.
+
+    Configs of brokers, of their loggers and of metrics subscriptions are the cluster's.
+    """
+    found = resource_type(kind)
+    if found is ResourceType.TOPIC:
+        code = ctx.refusal(operation, AclType.TOPIC, name)
+    elif found is ResourceType.GROUP:
+        code = ctx.refusal(operation, AclType.GROUP, name)
+    else:
+        code = ctx.cluster_refusal(operation)
+    if code:
+        raise KafkaError(code, WHY[code])
 
 
 def _check_once(named: tuple[int, str], twice: Container[tuple[int, str]]) -> None:

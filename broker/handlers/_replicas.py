@@ -10,7 +10,7 @@ from collections.abc import Callable
 from functools import partial
 
 from tailrace.broker.context import RequestContext
-from tailrace.broker.fetching.collection import Sources
+from tailrace.broker.fetching.sources import Sources
 from tailrace.broker.fetching.target import NO_REPLICA, Target
 from tailrace.broker.following.directions import Consumer
 from tailrace.broker.following.readers import OwnAndFollowed

@@ -46,10 +46,14 @@ def parts(topics: Iterable[T]) -> Iterator[list[T]]:
 
 
 def join(topics: list[T], more: Iterable[T]) -> None:
-    """Add the answers of a part to those before; a topic that was cut is one again."""
+    """Add the answers of a part to those before; a topic that was cut is one again.
+
+    It is among the answers of the part before, in which those that were refused come first.
+    """
+    before: dict[object, Any] = {_name(topic): topic for topic in topics[-AT_ONCE:]}
     for topic in more:
-        last: Any = topics[-1] if topics else None
-        if last is not None and _name(last) == _name(topic):
+        last = before.get(_name(topic))
+        if last is not None:
             last.partitions = [*last.partitions, *topic.partitions]
         else:
             topics.append(topic)

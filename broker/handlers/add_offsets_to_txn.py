@@ -4,6 +4,7 @@ from tailrace.broker.context import RequestContext
 from tailrace.broker.handlers import handles
 from tailrace.broker.handlers._transactions import code_for
 from tailrace.broker.transactions.decisions import Producer
+from tailrace.core.access.acls.model import Operation, ResourceType
 from tailrace.protocol.errors import ErrorCode
 from tailrace.protocol.kafka.apis import ADD_OFFSETS_TO_TXN
 from tailrace.protocol.kafka.messages.add_offsets_to_txn import (
@@ -23,12 +24,17 @@ async def add_offsets_to_txn(
     Errors: as AddPartitionsToTxn; 15 if `__consumer_offsets` cannot be created.
     Source: KafkaApis.handleAddOffsetsToTxnRequest.
     """
-    broker = ctx.broker
+    broker, name = ctx.broker, request.transactional_id
+    if refusal := (
+        ctx.refusal(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, name)
+        or ctx.refusal(Operation.READ, ResourceType.GROUP, request.group_id)
+    ):
+        return AddOffsetsToTxnResponse(error_code=refusal)
     partition = await broker.groups.find(request.group_id)
     if isinstance(partition, ErrorCode):
         return AddOffsetsToTxnResponse(error_code=partition)
     code = await broker.transactions.add(
-        request.transactional_id,
+        name,
         Producer(request.producer_id, request.producer_epoch),
         [partition],
         client_version=0,

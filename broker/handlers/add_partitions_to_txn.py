@@ -1,14 +1,16 @@
 """AddPartitionsToTxn: take partitions into a transaction, or ask whether they are in it."""
 
 from collections.abc import Awaitable, Mapping, Sequence
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
+from tailrace.broker.cluster.names import INTERNAL_TOPICS
 from tailrace.broker.context import RequestContext
 from tailrace.broker.handlers import handles
 from tailrace.broker.handlers._transactions import code_for
 from tailrace.broker.replicated.partitions import answer_now
 from tailrace.broker.transactions.decisions import Producer
 from tailrace.broker.transactions.metadata import VERSION_2
+from tailrace.core.access.acls.model import Operation, ResourceType
 from tailrace.core.runtime.loop_turns import Pace
 from tailrace.protocol.errors import ErrorCode
 from tailrace.protocol.ids import TopicPartition
@@ -23,6 +25,7 @@ from tailrace.protocol.kafka.messages.add_partitions_to_txn import (
     AddPartitionsToTxnTransaction,
 )
 
+UNKNOWN: Final = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 FENCED_SINCE = 2
 BATCHED_SINCE = 4
 """Versions for brokers: several transactions at once, and questions (KIP-890)."""
@@ -45,6 +48,8 @@ async def add_partitions_to_txn(
     Source: KafkaApis.handleAddPartitionsToTxnRequest; reference/kafka.md 4.4, 4.6.
     """
     version, pace = ctx.header.api_version, ctx.pace()
+    if version >= BATCHED_SINCE and (code := ctx.cluster_refusal(Operation.CLUSTER_ACTION)):
+        return await _refused(request, code, pace)
     if version < BATCHED_SINCE:
         transaction = AddPartitionsToTxnTransaction(
             transactional_id=request.v3_and_below_transactional_id,
@@ -73,21 +78,56 @@ async def add_partitions_to_txn(
 async def _begin(
     ctx: RequestContext, transaction: AddPartitionsToTxnTransaction, pace: Pace
 ) -> Awaitable[Codes]:
-    """Ask the coordinator; nothing is asked if a partition does not exist."""
+    """Ask the coordinator; nothing is asked if a partition is refused, or does not exist."""
+    name, is_client = transaction.transactional_id, ctx.header.api_version < BATCHED_SINCE
+    if is_client and (code := ctx.refusal(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, name)):
+        return answer_now(code)
     partitions = await _partitions(transaction.topics, pace)
+    denied = await _denied(ctx, transaction.topics, pace) if is_client else ()
     exists = ctx.broker.partitions.exists
-    missing = {each async for each in pace.each(partitions) if not exists(*each)}
-    if missing:
+    failed = {
+        each: UNKNOWN if each.topic not in denied else ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        async for each in pace.each(partitions)
+        if each.topic in denied or not exists(*each)
+    }
+    if failed:
         codes = dict.fromkeys(partitions, ErrorCode.OPERATION_NOT_ATTEMPTED)
-        codes.update(dict.fromkeys(missing, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+        codes.update(failed)
         return answer_now(codes)
     coordinator = ctx.broker.transactions
-    name = transaction.transactional_id
     producer = Producer(transaction.producer_id, transaction.producer_epoch)
     if transaction.verify_only:
         return coordinator.verify(name, *producer, partitions)
     version = VERSION_2 if ctx.header.api_version >= BATCHED_SINCE else 0
     return coordinator.add(name, producer, partitions, version)
+
+
+async def _denied(
+    ctx: RequestContext, topics: Sequence[AddPartitionsToTxnTopic], pace: Pace
+) -> set[str]:
+    """Return the topics that a client may not write: as in Kafka, none that brokers keep for it."""
+    return {
+        topic.name
+        async for topic in pace.each(topics)
+        if topic.name in INTERNAL_TOPICS
+        or not ctx.allows(Operation.WRITE, ResourceType.TOPIC, topic.name)
+    }
+
+
+async def _refused(
+    request: AddPartitionsToTxnRequest, code: ErrorCode, pace: Pace
+) -> AddPartitionsToTxnResponse:
+    """Refuse a request that is for brokers."""
+    return AddPartitionsToTxnResponse(
+        error_code=code,
+        results_by_transaction=[
+            AddPartitionsToTxnResult(
+                transactional_id=each.transactional_id,
+                topic_results=await _results(each.topics, code, BATCHED_SINCE, pace),
+            )
+            async for each in pace.each(request.transactions)
+        ],
+    )
 
 
 async def _partitions(

@@ -5,11 +5,13 @@ Kept: Kafka's checks of entities, keys and values; all entries that are right ch
 that comes twice is refused whole; a value has to be finite.
 """
 
+from tailrace.broker.authorization.required import WHY
 from tailrace.broker.context import RequestContext
 from tailrace.broker.errors import KafkaError, admin_error_code
 from tailrace.broker.handlers import handles
 from tailrace.broker.quotas.entity import QuotaEntity, entity_of
 from tailrace.broker.quotas.table import Alteration, Change
+from tailrace.core.access.acls.model import Operation
 from tailrace.core.errors import CoreError
 from tailrace.protocol.errors import ErrorCode
 from tailrace.protocol.kafka.apis import ALTER_CLIENT_QUOTAS
@@ -33,6 +35,15 @@ async def alter_client_quotas(
 ) -> AlterClientQuotasResponse:
     """Set and remove quotas; on disk, and in force here, before the answer."""
     pace = ctx.pace()
+    if code := ctx.cluster_refusal(Operation.ALTER_CONFIGS):
+        return AlterClientQuotasResponse(
+            entries=[
+                ResponseEntryData(
+                    error_code=code, error_message=WHY[code], entity=entry.entity[:PARTS_READ]
+                )
+                async for entry in pace.each(request.entries)
+            ]
+        )
     alterations = [_alteration(entry) async for entry in pace.each(request.entries, ENTRY_UNITS)]
     outcomes: dict[QuotaEntity, KafkaError | None]
     try:

@@ -12,12 +12,14 @@ Source: ReplicationControlManager.alterPartitionReassignments; a Kafka 4.3.1 of 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
+from tailrace.broker.authorization.required import WHY
 from tailrace.broker.cluster.admin import check_assignment
 from tailrace.broker.cluster.topic import Topic
 from tailrace.broker.context import RequestContext
 from tailrace.broker.errors import KafkaError, admin_error_code
 from tailrace.broker.handlers import handles
 from tailrace.broker.handlers._moves import moves
+from tailrace.core.access.acls.model import Operation
 from tailrace.core.errors import CoreError
 from tailrace.core.runtime.loop_turns import Pace
 from tailrace.protocol.errors import ErrorCode
@@ -42,6 +44,8 @@ async def alter_partition_reassignments(
 ) -> AlterPartitionReassignmentsResponse:
     """Reassign each partition, or say why not."""
     may_change, pace = request.allow_replication_factor_change, ctx.pace()
+    if code := ctx.cluster_refusal(Operation.ALTER):
+        return await _refused(request, KafkaError(code, WHY[code]), pace)
     asked: defaultdict[str, dict[int, ReassignablePartition]] = defaultdict(dict)
     async for topic in pace.each(request.topics):
         async for each in pace.each(topic.partitions):
@@ -54,6 +58,26 @@ async def alter_partition_reassignments(
                 name=name, partitions=await _reassign(ctx, name, last, pace, may_change=may_change)
             )
             async for name, last in pace.each(asked.items(), TOPIC_UNITS)
+        ],
+    )
+
+
+async def _refused(
+    request: AlterPartitionReassignmentsRequest, error: KafkaError, pace: Pace
+) -> AlterPartitionReassignmentsResponse:
+    return AlterPartitionReassignmentsResponse(
+        allow_replication_factor_change=request.allow_replication_factor_change,
+        error_code=error.code,
+        error_message=error.detail,
+        responses=[
+            ReassignableTopicResponse(
+                name=topic.name,
+                partitions=[
+                    _result(each.partition_index, error)
+                    async for each in pace.each(topic.partitions)
+                ],
+            )
+            async for topic in pace.each(request.topics)
         ],
     )
 

@@ -9,10 +9,12 @@ Source: org.apache.kafka.controller.ScramControlManager.
 from collections.abc import Iterator
 from typing import TypeAlias
 
+from tailrace.broker.authorization.required import WHY
 from tailrace.broker.context import RequestContext
 from tailrace.broker.errors import KafkaError, admin_error_code
 from tailrace.broker.handlers import handles
 from tailrace.broker.handlers._names import repeated
+from tailrace.core.access.acls.model import Operation
 from tailrace.core.access.users.alterations import ALTERED_MAX, Alteration, alter_users
 from tailrace.core.access.users.credentials import ScramMechanism, credential_from
 from tailrace.core.access.users.new_credentials import (
@@ -49,6 +51,11 @@ async def alter_user_scram_credentials(
     pace = ctx.pace()
     entries = {each.name: each for each in _entries(request)}
     twice = await repeated((each.name for each in _entries(request)), pace)
+    if code := ctx.cluster_refusal(Operation.ALTER):
+        denied = KafkaError(code, WHY[code])
+        return AlterUserScramCredentialsResponse(
+            results=[_result(name, denied) async for name in pace.each(entries)]
+        )
     errors: dict[str, KafkaError] = {}
     alterations: dict[str, Alteration] = {}
     async for name, entry in pace.each(entries.items(), ENTRY_UNITS):

@@ -12,6 +12,7 @@ from tailrace.broker.context import RequestContext
 from tailrace.broker.errors import KafkaError, admin_error_code
 from tailrace.broker.handlers import handles
 from tailrace.broker.handlers._names import in_order, repeated
+from tailrace.core.access.acls.model import Operation, ResourceType
 from tailrace.core.errors import CoreError
 from tailrace.protocol.errors import ErrorCode
 from tailrace.protocol.kafka.apis import CREATE_PARTITIONS
@@ -51,6 +52,8 @@ async def _grow(
     ctx: RequestContext, topic: CreatePartitionsTopic, *, validate_only: bool
 ) -> CreatePartitionsTopicResult:
     topics = ctx.broker.topics
+    if code := ctx.refusal(Operation.ALTER, ResourceType.TOPIC, topic.name):
+        return _result(topic.name, code, None)
     try:
         now = topics.check_add_partitions(topic.name, topic.count)
         assignments = _assignments(ctx, now, topic)

@@ -27,6 +27,7 @@ from tailrace.broker.context import RequestContext
 from tailrace.broker.errors import KafkaError, admin_error_code
 from tailrace.broker.handlers import handles
 from tailrace.broker.handlers._names import in_order, repeated
+from tailrace.core.access.acls.model import Operation, ResourceType
 from tailrace.core.errors import CoreError
 from tailrace.core.runtime.loop_turns import Pace
 from tailrace.protocol.errors import ErrorCode
@@ -66,11 +67,15 @@ async def create_topics(ctx: RequestContext, request: CreateTopicsRequest) -> Cr
         _failed(name, ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
         async for name in pace.each(await in_order(twice, pace))
     ]
-    results += [
-        await _result(ctx, topic, pace, validate_only=request.validate_only)
-        async for topic in pace.each(request.topics, TOPIC_UNITS)
-        if topic.name not in twice
-    ]
+    may_all = ctx.may(Operation.CREATE)
+    async for topic in pace.each(request.topics, TOPIC_UNITS):
+        if topic.name in twice:
+            continue
+        if may_all or ctx.allows(Operation.CREATE, ResourceType.TOPIC, topic.name):
+            results.append(await _result(ctx, topic, pace, validate_only=request.validate_only))
+        else:
+            code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            results.append(_failed(topic.name, code, "Authorization failed."))
     return CreateTopicsResponse(topics=results)
 
 
@@ -119,6 +124,10 @@ async def _create(
             topic.name, partitions, configs, replication_factor, asked.assignments
         )
         topic_id = made.topic_id
+    if code := ctx.refusal(Operation.DESCRIBE_CONFIGS, ResourceType.TOPIC, topic.name):
+        return CreatableTopicResult(
+            name=topic.name, topic_id=topic_id, error_message=None, topic_config_error_code=code
+        )
     return CreatableTopicResult(
         name=topic.name,
         topic_id=topic_id,

@@ -5,6 +5,7 @@ from typing import Final
 
 from tailrace.broker.context import RequestContext
 from tailrace.broker.handlers import handles
+from tailrace.core.access.acls.model import Operation, ResourceType
 from tailrace.protocol.errors import ErrorCode
 from tailrace.protocol.kafka.apis import DELETE_GROUPS
 from tailrace.protocol.kafka.messages.delete_groups import (
@@ -30,7 +31,10 @@ async def delete_groups(ctx: RequestContext, request: DeleteGroupsRequest) -> De
     """
     pace, groups = ctx.pace(), ctx.broker.groups
     codes: dict[str, ErrorCode] = {}
-    names = iter(dict.fromkeys(request.groups_names))
+    async for name in pace.each(request.groups_names):
+        if code := ctx.refusal(Operation.DELETE, ResourceType.GROUP, name):
+            codes[name] = code
+    names = iter(dict.fromkeys(each for each in request.groups_names if each not in codes))
     while some := list(islice(names, AT_ONCE)):
         codes.update(await groups.delete(some))
         await pace.spend(GROUP_UNITS * len(some))

@@ -7,6 +7,7 @@ from tailrace.broker.context import RequestContext
 from tailrace.broker.errors import KafkaError, error_code
 from tailrace.broker.handlers import handles
 from tailrace.broker.partition.trimming import delete_records
+from tailrace.core.access.acls.model import Operation, ResourceType
 from tailrace.core.errors import CoreError
 from tailrace.protocol.errors import ErrorCode
 from tailrace.protocol.ids import TopicPartition
@@ -56,6 +57,8 @@ async def _delete(
 
 
 async def _delete_from(ctx: RequestContext, partition: TopicPartition, offset: int) -> int:
+    if code := ctx.refusal(Operation.DELETE, ResourceType.TOPIC, partition.topic):
+        raise KafkaError(code)
     topic = ctx.broker.topics.get(partition.topic)
     is_there = ctx.broker.partitions.exists(*partition)
     if topic is not None and topic.internal and is_there:

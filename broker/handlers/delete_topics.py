@@ -12,6 +12,7 @@ from tailrace.broker.context import RequestContext
 from tailrace.broker.errors import KafkaError, admin_error_code
 from tailrace.broker.handlers import handles
 from tailrace.broker.handlers._names import in_order, repeated
+from tailrace.core.access.acls.model import Operation, ResourceType
 from tailrace.core.errors import CoreError
 from tailrace.protocol.errors import ErrorCode
 from tailrace.protocol.kafka.apis import DELETE_TOPICS
@@ -34,6 +35,11 @@ class _Named(NamedTuple):
     message: str | None = None
     is_by_id: bool = False
 
+    @property
+    def is_denied_by_id(self) -> bool:
+        """Whether nothing is said of the name that an id stands for."""
+        return self.is_by_id and self.code is ErrorCode.TOPIC_AUTHORIZATION_FAILED
+
 
 TOPIC_UNITS = 10
 """What it takes to delete one topic."""
@@ -46,7 +52,10 @@ async def delete_topics(ctx: RequestContext, request: DeleteTopicsRequest) -> De
     by_id = (state.topic_id for state in request.topics if state.name is None)
     ids_twice = await repeated(by_id, pace) - {NO_ID}
     asked = [topic async for topic in pace.each(_resolve(ctx, request, ids_twice))]
-    twice = await repeated((topic.name for topic in asked if topic.name is not None), pace)
+    if not ctx.may(Operation.DELETE):
+        asked = [_checked(ctx, topic) async for topic in pace.each(asked)]
+    named = (t.name for t in asked if t.name is not None and not t.is_denied_by_id)
+    twice = await repeated(named, pace)
     results = [
         _result(_Named(name, NO_ID, ErrorCode.INVALID_REQUEST, "Duplicate topic name."))
         async for name in pace.each(await in_order(twice, pace))
@@ -54,7 +63,7 @@ async def delete_topics(ctx: RequestContext, request: DeleteTopicsRequest) -> De
     results += [
         _result(await _delete(ctx, topic))
         async for topic in pace.each(asked, TOPIC_UNITS)
-        if topic.name not in twice
+        if topic.is_denied_by_id or topic.name not in twice
     ]
     return DeleteTopicsResponse(responses=results)
 
@@ -93,6 +102,19 @@ def _by_id(ctx: RequestContext, topic_id: bytes) -> _Named:
         message = "This server does not host this topic ID."
         return _Named(None, topic_id, ErrorCode.UNKNOWN_TOPIC_ID, message)
     return _Named(topic.name, topic_id, is_by_id=True)
+
+
+def _checked(ctx: RequestContext, topic: _Named) -> _Named:
+    """Refuse what the client may not delete; it hears no name or id that it may not know."""
+    if topic.code is not ErrorCode.NONE or topic.name is None:
+        return topic
+    if not ctx.allows(Operation.DESCRIBE, ResourceType.TOPIC, topic.name):
+        denied = topic._replace(code=ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+        return denied._replace(name=None) if topic.is_by_id else denied._replace(topic_id=NO_ID)
+    if topic.topic_id == NO_ID or ctx.allows(Operation.DELETE, ResourceType.TOPIC, topic.name):
+        return topic  # one that is not there is what the client hears
+    denied = topic._replace(code=ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    return denied if topic.is_by_id else denied._replace(topic_id=NO_ID)
 
 
 async def _delete(ctx: RequestContext, topic: _Named) -> _Named:

@@ -4,10 +4,12 @@ Kept: exact, default and any name of each entity type, `strict`, and Kafka's ref
 what this broker knows, which may be a moment behind an alteration on another one, as in Kafka.
 """
 
+from tailrace.broker.authorization.required import WHY
 from tailrace.broker.context import RequestContext
 from tailrace.broker.errors import KafkaError
 from tailrace.broker.handlers import handles
 from tailrace.broker.quotas.filters import filter_of
+from tailrace.core.access.acls.model import Operation
 from tailrace.protocol.kafka.apis import DESCRIBE_CLIENT_QUOTAS
 from tailrace.protocol.kafka.messages.describe_client_quotas import (
     DescribeClientQuotasRequest,
@@ -23,6 +25,8 @@ async def describe_client_quotas(
     ctx: RequestContext, request: DescribeClientQuotasRequest
 ) -> DescribeClientQuotasResponse:
     """Return the quotas of the entities that are asked for."""
+    if code := ctx.cluster_refusal(Operation.DESCRIBE_CONFIGS):
+        return DescribeClientQuotasResponse(error_code=code, error_message=WHY[code], entries=None)
     components = [(each.entity_type, each.match_type, each.match) for each in request.components]
     try:
         wanted = filter_of(components, strict=request.strict)

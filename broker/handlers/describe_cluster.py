@@ -4,9 +4,9 @@ Every broker can do what Kafka's controller does; the one with the lowest id is 
 Source: KafkaApis.handleDescribeCluster; reference Kafka 7.1.
 """
 
-from tailrace.broker.cluster.operations import CLUSTER_OPERATIONS, NOT_ASKED
 from tailrace.broker.context import RequestContext
 from tailrace.broker.handlers import handles
+from tailrace.broker.handlers._authorized_operations import NOT_ASKED, cluster_operations
 from tailrace.broker.handlers._places import broker_places
 from tailrace.protocol.errors import ErrorCode
 from tailrace.protocol.kafka.apis import DESCRIBE_CLUSTER
@@ -30,7 +30,7 @@ def describe_cluster(
         return _refusal(request.endpoint_type)
     return DescribeClusterResponse(
         cluster_id=broker.cluster_id,
-        cluster_authorized_operations=CLUSTER_OPERATIONS
+        cluster_authorized_operations=cluster_operations(ctx)
         if request.include_cluster_authorized_operations
         else NOT_ASKED,
         controller_id=broker.routes.live.controller_id,

@@ -25,7 +25,9 @@ from tailrace.broker.cluster.topic_configs import topic_configs_shown
 from tailrace.broker.context import RequestContext
 from tailrace.broker.errors import KafkaError
 from tailrace.broker.handlers import handles
+from tailrace.broker.handlers._configs import check_access
 from tailrace.broker.listeners import Listener
+from tailrace.core.access.acls.model import Operation
 from tailrace.core.runtime.loop_turns import Pace
 from tailrace.protocol.errors import ErrorCode
 from tailrace.protocol.kafka.apis import DESCRIBE_CONFIGS
@@ -49,13 +51,13 @@ class _Shared:
 
     def __init__(self, ctx: RequestContext) -> None:
         self.broker = ctx.broker
-        self._ctx = ctx
+        self.ctx = ctx
 
     @cached_property
     def broker_entries(self) -> list[BrokerEntry]:
         """All configs of this broker. Cost: some 3 ms, once."""
         configs, defaults = self.broker.configs, self.broker.topics.defaults
-        return broker_entries(configs.started_with, _facts(self._ctx), defaults)
+        return broker_entries(configs.started_with, _facts(self.ctx), defaults)
 
 
 Describe: TypeAlias = Callable[[_Shared, str, Collection[str]], Entries]
@@ -96,9 +98,11 @@ def _result(
         error_message=None,
     )
     try:
-        describe = _DESCRIBE[resource_type(resource.resource_type)]
+        kind, name = resource.resource_type, resource.resource_name
+        describe = _DESCRIBE[resource_type(kind)]
+        check_access(shared.ctx, Operation.DESCRIBE_CONFIGS, kind, name)
         keys = frozenset(resource.configuration_keys or ())
-        found = describe(shared, resource.resource_name, keys)
+        found = describe(shared, name, keys)
         result.configs = list(_as_asked(found, keys, request))
     except KafkaError as error:
         result.error_code, result.error_message = error.code, error.detail

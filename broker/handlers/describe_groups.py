@@ -2,14 +2,14 @@
 
 from tailrace.broker.context import RequestContext
 from tailrace.broker.handlers import handles
+from tailrace.broker.handlers._authorized_operations import authorized_operations
+from tailrace.core.access.acls.model import Operation, ResourceType
 from tailrace.protocol.kafka.apis import DESCRIBE_GROUPS
 from tailrace.protocol.kafka.messages.describe_groups import (
+    DescribedGroup,
     DescribeGroupsRequest,
     DescribeGroupsResponse,
 )
-
-GROUP_OPERATIONS = sum(1 << operation for operation in (3, 6, 8, 10, 11))
-"""All that one may do with a group: read, delete, describe, describe and alter its configs."""
 
 GROUP_UNITS = 2
 """What it takes to describe one group, without its members."""
@@ -28,9 +28,13 @@ async def describe_groups(
     version, pace = ctx.header.api_version, ctx.pace()
     groups = []
     async for group_id in pace.each(dict.fromkeys(request.groups), GROUP_UNITS):
+        if code := ctx.refusal(Operation.DESCRIBE, ResourceType.GROUP, group_id):
+            groups.append(DescribedGroup(group_id=group_id, error_code=code))
+            continue
         group = ctx.broker.groups.describe(group_id, version)
         if request.include_authorized_operations and not group.error_code:
-            group.authorized_operations = GROUP_OPERATIONS
+            operations = authorized_operations(ctx, ResourceType.GROUP, group_id)
+            group.authorized_operations = operations
         groups.append(group)
         await pace.spend(len(group.members))
     return DescribeGroupsResponse(groups=groups)

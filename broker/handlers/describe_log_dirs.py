@@ -16,6 +16,7 @@ from tailrace.broker.context import RequestContext
 from tailrace.broker.errors import error_code
 from tailrace.broker.handlers import handles
 from tailrace.broker.partition.trimming import segments_for_retention
+from tailrace.core.access.acls.model import Operation
 from tailrace.core.errors import CoreError, LogNotFound, LogTruncated
 from tailrace.core.runtime.loop_turns import Pace
 from tailrace.core.runtime.tasks import together
@@ -40,6 +41,8 @@ async def describe_log_dirs(
     ctx: RequestContext, request: DescribeLogDirsRequest
 ) -> DescribeLogDirsResponse:
     """Tell the size of each partition, and the room that is left."""
+    if code := ctx.cluster_refusal(Operation.DESCRIBE):
+        return DescribeLogDirsResponse(error_code=code)
     pace = ctx.pace()
     result = DescribeLogDirsResult(log_dir=ctx.broker.log_dir)
     try:

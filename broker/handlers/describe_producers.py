@@ -5,11 +5,13 @@ without a transaction start offset -1. The last timestamp is the broker's, of th
 Source: KafkaApis.handleDescribeProducersRequest, UnifiedLog.activeProducers; reference Kafka 7.3.
 """
 
+from tailrace.broker.authorization.required import WHY
 from tailrace.broker.cluster.names import name_fault
 from tailrace.broker.context import RequestContext
 from tailrace.broker.errors import KafkaError, error_code
 from tailrace.broker.handlers import handles
 from tailrace.broker.partition.producer_state import ActiveProducer
+from tailrace.core.access.acls.model import Operation, ResourceType
 from tailrace.core.runtime.loop_turns import Pace
 from tailrace.protocol.errors import ErrorCode
 from tailrace.protocol.ids import TopicPartition
@@ -55,6 +57,8 @@ async def _describe(
     if name_fault(partition.topic) is not None:
         code = ErrorCode.INVALID_TOPIC_EXCEPTION
         return PartitionResponse(partition_index=index, error_code=code)
+    if code := ctx.refusal(Operation.READ, ResourceType.TOPIC, partition.topic):
+        return PartitionResponse(partition_index=index, error_code=code, error_message=WHY[code])
     try:
         log = await ctx.broker.partitions.open(partition)
     except KafkaError as error:

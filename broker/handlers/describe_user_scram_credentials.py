@@ -5,9 +5,11 @@ DUPLICATE_RESOURCE. kafka-configs asks this whenever it describes users, for the
 Source: org.apache.kafka.metadata.ScramImage.describe.
 """
 
+from tailrace.broker.authorization.required import WHY
 from tailrace.broker.context import RequestContext
 from tailrace.broker.handlers import handles
 from tailrace.broker.handlers._names import in_order, repeated
+from tailrace.core.access.acls.model import Operation
 from tailrace.core.access.users.codec import Credentials
 from tailrace.protocol.errors import ErrorCode
 from tailrace.protocol.kafka.apis import DESCRIBE_USER_SCRAM_CREDENTIALS
@@ -25,6 +27,16 @@ async def describe_user_scram_credentials(
 ) -> DescribeUserScramCredentialsResponse:
     """Say of each user which credentials it has."""
     users, pace = ctx.broker.users, ctx.pace()
+    if code := ctx.cluster_refusal(Operation.DESCRIBE):
+        refused = [
+            DescribeUserScramCredentialsResult(
+                user=user.name, error_code=code, error_message=WHY[code]
+            )
+            async for user in pace.each(request.users or ())
+        ]
+        return DescribeUserScramCredentialsResponse(
+            error_code=code, error_message=WHY[code], results=refused
+        )
     names = [user.name for user in request.users or ()]
     twice = await repeated(names, pace)
     wanted = dict.fromkeys(names) if names else await in_order(list(users), pace)

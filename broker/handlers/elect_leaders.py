@@ -8,9 +8,12 @@ for all partitions, and tells only those whose leader changed: none.
 Source: ReplicationControlManager.electLeaders; a Kafka 4.3.1 of one node.
 """
 
+from tailrace.broker.authorization.required import WHY
 from tailrace.broker.cluster.topic import Topic
 from tailrace.broker.context import RequestContext
 from tailrace.broker.handlers import handles
+from tailrace.core.access.acls.model import Operation
+from tailrace.core.runtime.loop_turns import Pace
 from tailrace.protocol.errors import ErrorCode
 from tailrace.protocol.kafka.apis import ELECT_LEADERS
 from tailrace.protocol.kafka.messages.elect_leaders import (
@@ -27,6 +30,8 @@ PREFERRED, UNCLEAN = 0, 1
 async def elect_leaders(ctx: RequestContext, request: ElectLeadersRequest) -> ElectLeadersResponse:
     """Say of each partition that it needs no election, or why it cannot have one."""
     topics, pace = ctx.broker.topics, ctx.pace()
+    if code := ctx.cluster_refusal(Operation.ALTER):
+        return await _refused(request, code, pace)
     if request.topic_partitions is None:
         all_topics = [
             ReplicaElectionResult(topic=topic.name) async for topic in pace.each(topics.all())
@@ -46,6 +51,24 @@ async def elect_leaders(ctx: RequestContext, request: ElectLeadersRequest) -> El
                 ],
             )
             async for asked in pace.each(request.topic_partitions)
+        ],
+    )
+
+
+async def _refused(
+    request: ElectLeadersRequest, code: ErrorCode, pace: Pace
+) -> ElectLeadersResponse:
+    return ElectLeadersResponse(
+        error_code=code,
+        replica_election_results=[
+            ReplicaElectionResult(
+                topic=asked.topic,
+                partition_result=[
+                    PartitionResult(partition_id=index, error_code=code, error_message=WHY[code])
+                    async for index in pace.each(asked.partitions)
+                ],
+            )
+            async for asked in pace.each(request.topic_partitions or ())
         ],
     )
 

@@ -16,6 +16,7 @@ from typing import Any, Final, TypeAlias
 from tailrace.broker.cluster.topic import Topic
 from tailrace.broker.cluster.topics import TopicRegistry
 from tailrace.broker.context import RequestContext
+from tailrace.broker.fetching.access import FetchAccess
 from tailrace.broker.fetching.collection import Collection, Limits
 from tailrace.broker.fetching.session_cache import NO_SESSION, SESSION_PARTITIONS_MAX, is_full
 from tailrace.broker.fetching.sessions import (
@@ -27,6 +28,7 @@ from tailrace.broker.fetching.sessions import (
 from tailrace.broker.fetching.target import NO_REPLICA, UNKNOWN, Target
 from tailrace.broker.handlers import handles
 from tailrace.broker.handlers._epochs import Leader, leaders_elsewhere
+from tailrace.broker.handlers._fetch_access import access_of, has_lost_access, replica_of
 from tailrace.broker.handlers._places import broker_place
 from tailrace.broker.handlers._replicas import chooser, sources
 from tailrace.broker.partition.readable import ReadablePartition
@@ -45,7 +47,6 @@ from tailrace.protocol.kafka.messages.fetch import (
 from tailrace.protocol.kafka.steps import Steps
 
 TOPIC_IDS_SINCE = 13
-REPLICA_STATE_SINCE = 15
 READ_COMMITTED = 1
 LEADERS_SINCE = 16
 """Versions whose clients go to a leader that a refusal names."""
@@ -66,12 +67,13 @@ def fetch(
     """Answer now if that can be done from memory, else wait for it."""
     collection = Collection(sources(ctx, request), ctx.broker.unsent, _limits(ctx, request))
     collection.choose = chooser(ctx, request)
+    collection.access = access_of(ctx, request)
     if is_long(request):
         return _serve_long(ctx, request, collection)
-    code = _begin(ctx, request, collection, _named(ctx, request))
+    code = _begin(ctx, request, collection, _named(ctx, request, collection.access))
     if code is not ErrorCode.NONE:
         return FetchResponse(error_code=code)
-    if collection.collect_tail() and collection.is_due() and collection.find_aborted():
+    if _is_tail(collection) and collection.is_due() and collection.find_aborted():
         steps = _response(ctx, request, collection)
         try:
             next(steps)
@@ -80,6 +82,17 @@ def fetch(
             return response
         return ctx.broker.turns.run(steps)
     return _serve(ctx, request, collection, ctx.pace())
+
+
+def _is_tail(collection: Collection) -> bool:
+    """Take what is in memory; return whether that was all, and not too much to take in one go.
+
+    Much are the partitions of a session when what may be read has changed.
+    """
+    session = collection.session
+    if session is not None and collection.access is not None and session.active_count > LONG:
+        return False
+    return collection.collect_tail()
 
 
 def is_long(request: FetchRequest) -> bool:
@@ -96,7 +109,8 @@ async def _serve_long(
     ctx: RequestContext, request: FetchRequest, collection: Collection
 ) -> FetchResponse:
     pace = ctx.pace()
-    named = {target.key: target async for target in pace.each(_targets(ctx, request), TARGET_UNITS)}
+    targets = _targets(ctx, request, collection.access)
+    named = {target.key: target async for target in pace.each(targets, TARGET_UNITS)}
     code = _begin(ctx, request, collection, named.values())
     if code is not ErrorCode.NONE:
         return FetchResponse(error_code=code)
@@ -113,7 +127,7 @@ async def _serve(
     try:
         await collection.collect(pace)
         await collection.check_ahead(deadline_s)
-        while not collection.is_due() and loop.time() < deadline_s:
+        while not _is_over(collection) and loop.time() < deadline_s:
             ctx.broker.metrics.fetch_parked_total += 1
             await collection.wait(deadline_s)
             await collection.collect(pace)
@@ -121,9 +135,15 @@ async def _serve(
             collection.refuse_ahead()
         await collection.read_aborted()
         leaders = await _leaders(ctx, collection)
+        has_lost_access(collection)
         return await ctx.broker.turns.finish(_response(ctx, request, collection, leaders))
     finally:
         collection.give_back()
+
+
+def _is_over(collection: Collection) -> bool:
+    """Whether nothing more is waited for."""
+    return has_lost_access(collection) or collection.is_due()
 
 
 def _limits(ctx: RequestContext, request: FetchRequest) -> Limits:
@@ -158,9 +178,12 @@ def _begin(
         return ErrorCode.NONE
     collection.session = session
     collection.epoch = session.begin(reads_committed=collection.limits.committed)
-    collection.news = partial(_next_cached, broker.topics, session)
+    access = collection.access
+    collection.news = partial(_next_cached, broker.topics, session, access)
+    if access is not None and access.version != session.access_version:
+        session.look_at_all(access.version)
     for target in named:  # what is new may have to be opened
-        topic = target.topic
+        topic = None if target.error else target.topic
         if topic is not None and collection.sources.get((topic.name, target.key[1])) is None:
             collection.sources.begin_open(topic.name, target.key[1])
     return ErrorCode.NONE
@@ -182,25 +205,37 @@ def _by_id(ctx: RequestContext) -> bool:
     return ctx.header.api_version >= TOPIC_IDS_SINCE
 
 
-def _named(ctx: RequestContext, request: FetchRequest) -> Iterable[Target]:
+def _named(
+    ctx: RequestContext, request: FetchRequest, access: FetchAccess | None
+) -> Iterable[Target]:
     """Return what is asked for; of a partition that is named again, the last counts."""
-    return {target.key: target for target in _targets(ctx, request)}.values()
+    return {target.key: target for target in _targets(ctx, request, access)}.values()
 
 
-def _targets(ctx: RequestContext, request: FetchRequest) -> Iterator[Target]:
+def _targets(
+    ctx: RequestContext, request: FetchRequest, access: FetchAccess | None
+) -> Iterator[Target]:
     by_id = _by_id(ctx)
     for named in request.topics:
         name = named.topic_id if by_id else named.topic
         topic = _topic(ctx.broker.topics, name)
         for asked in named.partitions:
-            yield Target((name, asked.partition), asked, topic)
+            target = Target((name, asked.partition), asked, topic)
+            if access is not None:
+                access.check(target)
+            yield target
 
 
-def _next_cached(topics: TopicRegistry, session: FetchSession) -> Target | None:
+def _next_cached(
+    topics: TopicRegistry, session: FetchSession, access: FetchAccess | None
+) -> Target | None:
     cached = session.take()
     if cached is None:
         return None
-    return Target(cached.key, cached.asked, _topic(topics, cached.key[0]), cached)
+    target = Target(cached.key, cached.asked, _topic(topics, cached.key[0]), cached)
+    if access is not None:
+        access.check(target)
+    return target
 
 
 def _topic(topics: TopicRegistry, name: str | bytes) -> Topic | None:
@@ -212,13 +247,13 @@ def _create_session(
 ) -> int:
     """Give the client a session that knows what it is told now; return its id, 0 for none."""
     version, now_ms = ctx.header.api_version, ctx.broker.clock.now_ms()
-    replica = request.replica_id
-    if version >= REPLICA_STATE_SINCE:
-        replica = request.replica_state.replica_id
-    kind = SessionKind(replica >= 0, version >= TOPIC_IDS_SINCE, collection.limits.committed)
+    is_broker, committed = replica_of(ctx, request) >= 0, collection.limits.committed
+    kind = SessionKind(is_broker, version >= TOPIC_IDS_SINCE, committed)
     session = ctx.broker.fetch_sessions.create(len(answers), kind, now_ms)
     if session is None:
         return NO_SESSION
+    if collection.access is not None:
+        session.access_version = collection.access.version
     for target, data in zip(collection.targets, answers, strict=True):
         target.cached = session.add(target.key, target.asked)
         target.cached.tell(data, target.size)

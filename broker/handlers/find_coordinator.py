@@ -3,9 +3,11 @@
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
+from tailrace.broker.authorization.required import WHY
 from tailrace.broker.context import RequestContext
 from tailrace.broker.handlers import handles
 from tailrace.broker.handlers._places import broker_place
+from tailrace.core.access.acls.model import Operation, ResourceType
 from tailrace.core.runtime.loop_turns import Pace
 from tailrace.protocol.errors import ErrorCode
 from tailrace.protocol.ids import TopicPartition
@@ -62,11 +64,19 @@ async def _locate(
     if key_type not in (KEY_TYPE_GROUP, KEY_TYPE_TRANSACTION):
         why = f"Coordinator type {key_type} is not served."
         return dict.fromkeys(keys, _nowhere(ErrorCode.INVALID_REQUEST, why))
+    type_ = ResourceType.GROUP if key_type == KEY_TYPE_GROUP else ResourceType.TRANSACTIONAL_ID
+    allowed: dict[str, None] = {}
+    denied: dict[str, _Place] = {}
+    async for key in pace.each(keys):
+        if code := ctx.refusal(Operation.DESCRIBE, type_, key):
+            denied[key] = _nowhere(code, WHY[code])
+        else:
+            allowed[key] = None
     broker = ctx.broker
     coordinator = broker.groups if key_type == KEY_TYPE_GROUP else broker.transactions
-    found = await coordinator.find_all(dict.fromkeys(keys), pace)
+    found = await coordinator.find_all(allowed, pace) if allowed else {}
     places = {at: _place(ctx, at) for at in set(found.values())}
-    return {key: places[at] for key, at in found.items()}
+    return {**denied, **{key: places[at] for key, at in found.items()}}
 
 
 def _place(ctx: RequestContext, found: TopicPartition | ErrorCode) -> _Place:

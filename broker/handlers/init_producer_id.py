@@ -5,6 +5,7 @@ from tailrace.broker.handlers import handles
 from tailrace.broker.handlers._transactions import code_for
 from tailrace.broker.transactions.decisions import Producer
 from tailrace.broker.transactions.metadata import NO_EPOCH, NO_PRODUCER_ID
+from tailrace.core.access.acls.model import Operation, ResourceType
 from tailrace.protocol.errors import ErrorCode
 from tailrace.protocol.kafka.apis import INIT_PRODUCER_ID
 from tailrace.protocol.kafka.messages.init_producer_id import (
@@ -27,6 +28,8 @@ async def init_producer_id(
     An id without its epoch, or an epoch without its id: INVALID_REQUEST.
     Source: KafkaApis.handleInitProducerIdRequest; reference/kafka.md 4.3.
     """
+    if code := _refusal(ctx, request.transactional_id):
+        return _refused(code)
     has_id, has_epoch = request.producer_id != NO_PRODUCER_ID, request.producer_epoch != NO_EPOCH
     if has_id != has_epoch:
         return _refused(ErrorCode.INVALID_REQUEST)
@@ -41,6 +44,15 @@ async def init_producer_id(
     if isinstance(result, ErrorCode):
         return _refused(code_for(result, ctx.header.api_version, FENCED_SINCE))
     return InitProducerIdResponse(producer_id=result.producer_id, producer_epoch=result.epoch)
+
+
+def _refusal(ctx: RequestContext, transactional_id: str | None) -> ErrorCode:
+    """Say whether the client may have a producer id: who may write to any topic may (KIP-679)."""
+    if transactional_id is not None:
+        return ctx.refusal(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id)
+    if ctx.may(Operation.IDEMPOTENT_WRITE) or ctx.allows_any(Operation.WRITE, ResourceType.TOPIC):
+        return ErrorCode.NONE
+    return ErrorCode.CLUSTER_AUTHORIZATION_FAILED
 
 
 def _refused(code: ErrorCode) -> InitProducerIdResponse:

@@ -5,6 +5,7 @@ from typing import Any
 from tailrace.broker.context import RequestContext
 from tailrace.broker.handlers import Answer, handles
 from tailrace.broker.handlers._groups import answered, caller_of
+from tailrace.core.access.acls.model import Operation, ResourceType
 from tailrace.protocol.errors import ErrorCode
 from tailrace.protocol.kafka.apis import JOIN_GROUP
 from tailrace.protocol.kafka.messages.join_group import JoinGroupRequest, JoinGroupResponse
@@ -17,7 +18,7 @@ NO_PROTOCOL_SINCE = 7
 def join_group(ctx: RequestContext, request: JoinGroupRequest) -> Answer[JoinGroupResponse]:
     """JoinGroup v0-9: waits until the join barrier opens, holding its connection as in Kafka.
 
-    Errors: 14, 15, 16, 22-26, 27 (superseded), 79, 81, 82 in the response.
+    Errors: 14, 15, 16, 22-26, 27 (superseded), 30, 79, 81, 82 in the response.
     Source: KafkaApis.handleJoinGroupRequest; reference 6.3.
     """
 
@@ -29,4 +30,6 @@ def join_group(ctx: RequestContext, request: JoinGroupRequest) -> Answer[JoinGro
             response.protocol_name = None
         return response
 
+    if code := ctx.refusal(Operation.READ, ResourceType.GROUP, request.group_id):
+        return build(code)
     return answered(ctx.broker.groups.join(request, caller_of(ctx)), build)

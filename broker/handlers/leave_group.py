@@ -5,6 +5,7 @@ from typing import Any, Final
 from tailrace.broker.context import RequestContext
 from tailrace.broker.handlers import Answer, handles
 from tailrace.broker.handlers._groups import answered
+from tailrace.core.access.acls.model import Operation, ResourceType
 from tailrace.protocol.errors import ErrorCode
 from tailrace.protocol.kafka.apis import LEAVE_GROUP
 from tailrace.protocol.kafka.messages.leave_group import (
@@ -28,6 +29,8 @@ def leave_group(ctx: RequestContext, request: LeaveGroupRequest) -> Answer[Leave
 
     Source: KafkaApis.handleLeaveGroupRequest; LeaveGroupResponse; reference 6.4.
     """
+    if code := ctx.refusal(Operation.READ, ResourceType.GROUP, request.group_id):
+        return LeaveGroupResponse(error_code=code)
     is_batched = ctx.header.api_version >= BATCHED_SINCE
     single = [MemberIdentity(member_id=request.member_id)]
     members = request.members if is_batched else single

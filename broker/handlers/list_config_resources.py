@@ -11,6 +11,7 @@ from tailrace.broker.cluster.config_entities import EntityKind
 from tailrace.broker.cluster.resources import ResourceType
 from tailrace.broker.context import RequestContext
 from tailrace.broker.handlers import handles
+from tailrace.core.access.acls.model import Operation
 from tailrace.protocol.errors import ErrorCode
 from tailrace.protocol.kafka.apis import LIST_CONFIG_RESOURCES
 from tailrace.protocol.kafka.messages.list_config_resources import (
@@ -25,6 +26,8 @@ async def list_config_resources(
     ctx: RequestContext, request: ListConfigResourcesRequest
 ) -> ListConfigResourcesResponse:
     """List the resources of the kinds that are asked for."""
+    if code := ctx.cluster_refusal(Operation.DESCRIBE_CONFIGS):
+        return ListConfigResourcesResponse(error_code=code)
     pace = ctx.pace()
     asked = set(request.resource_types) or set(ResourceType)
     if ctx.header.api_version == 0:

@@ -2,6 +2,7 @@
 
 from tailrace.broker.context import RequestContext
 from tailrace.broker.handlers import handles
+from tailrace.core.access.acls.model import Operation, ResourceType
 from tailrace.protocol.errors import ErrorCode
 from tailrace.protocol.kafka.apis import LIST_GROUPS
 from tailrace.protocol.kafka.messages.list_groups import ListGroupsRequest, ListGroupsResponse
@@ -19,4 +20,7 @@ async def list_groups(ctx: RequestContext, request: ListGroupsRequest) -> ListGr
     found = await ctx.broker.groups.list_groups(states, kinds, pace)
     if isinstance(found, ErrorCode):
         return ListGroupsResponse(error_code=found)
+    if not ctx.may(Operation.DESCRIBE):
+        shown = pace.each(found)
+        found = [each async for each in shown if ctx.shows(ResourceType.GROUP, each.group_id)]
     return ListGroupsResponse(groups=found)

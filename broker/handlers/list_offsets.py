@@ -11,6 +11,7 @@ Source: KafkaApis.handleListOffsetRequest, Partition.fetchOffsetForTimestamp; re
 
 import asyncio
 from collections import Counter
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from tailrace.broker.context import RequestContext
@@ -20,6 +21,7 @@ from tailrace.broker.partition.partition_log import PartitionLog
 from tailrace.broker.partition.tiers import earliest_local, earliest_pending_upload, latest_tiered
 from tailrace.broker.partition.timestamps import TimestampedOffset, first_at, newest
 from tailrace.broker.partition.walks import Walks
+from tailrace.core.access.acls.model import Operation, ResourceType
 from tailrace.core.errors import CoreError, OverCapacity
 from tailrace.protocol.errors import ErrorCode
 from tailrace.protocol.ids import TopicPartition
@@ -67,6 +69,8 @@ class _Asked(NamedTuple):
     deadline_s: float
     """What is not found by then is answered REQUEST_TIMED_OUT."""
     walks: Walks
+    denied: Mapping[str, ErrorCode]
+    """Topics that the client may not know of."""
 
 
 @handles(LIST_OFFSETS)
@@ -74,7 +78,11 @@ async def list_offsets(ctx: RequestContext, request: ListOffsetsRequest) -> List
     """Answer each partition on its own; one by time may read from the log."""
     pace = ctx.pace()
     counts: Counter[TopicPartition] = Counter()
+    denied: dict[str, ErrorCode] = {}
     async for topic in pace.each(request.topics):
+        if code := ctx.refusal(Operation.DESCRIBE, ResourceType.TOPIC, topic.name):
+            denied[topic.name] = code
+            continue
         async for each in pace.each(topic.partitions):
             counts[TopicPartition(topic.name, each.partition_index)] += 1
     wait_ms = request.timeout_ms if request.timeout_ms > 0 else WAIT_MS_DEFAULT
@@ -84,6 +92,7 @@ async def list_offsets(ctx: RequestContext, request: ListOffsetsRequest) -> List
         request.isolation_level == READ_COMMITTED,
         asyncio.get_running_loop().time() + wait_ms / 1000,
         Walks(ctx.broker.partitions.admission, ctx.connection),
+        denied,
     )
     # Begin to open them all; each is awaited where it is asked.
     async for partition in pace.each(counts, OPEN_UNITS):
@@ -122,6 +131,8 @@ async def _find(
     asked: _Asked, partition: TopicPartition, wanted: ListOffsetsPartition
 ) -> TimestampedOffset:
     timestamp = wanted.timestamp
+    if (code := asked.denied.get(partition.topic)) is not None:
+        raise KafkaError(code)
     if partition in asked.repeated:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"{partition} is asked for twice")
     if timestamp < 0 and SINCE.get(timestamp, 1 << 16) > asked.ctx.header.api_version:

@@ -8,10 +8,12 @@ Source: ReplicationControlManager.listPartitionReassignments.
 from collections import defaultdict
 from collections.abc import Iterator
 
+from tailrace.broker.authorization.required import WHY
 from tailrace.broker.context import RequestContext
 from tailrace.broker.errors import admin_error_code
 from tailrace.broker.handlers import handles
 from tailrace.broker.handlers._moves import moves
+from tailrace.core.access.acls.model import Operation
 from tailrace.core.errors import CoreError
 from tailrace.protocol.ids import TopicPartition
 from tailrace.protocol.kafka.apis import LIST_PARTITION_REASSIGNMENTS
@@ -28,6 +30,8 @@ async def list_partition_reassignments(
     ctx: RequestContext, request: ListPartitionReassignmentsRequest
 ) -> ListPartitionReassignmentsResponse:
     """List what is being moved, of the partitions that are named, or of all."""
+    if code := ctx.cluster_refusal(Operation.DESCRIBE):
+        return ListPartitionReassignmentsResponse(error_code=code, error_message=WHY[code])
     pace = ctx.pace()
     try:
         asked = {each: None async for each in pace.each(_asked(ctx, request))}

@@ -5,6 +5,7 @@ from dataclasses import replace
 from tailrace.broker.context import RequestContext
 from tailrace.broker.handlers import handles
 from tailrace.broker.transactions.describing import list_filter, unknown_states
+from tailrace.core.access.acls.model import ResourceType
 from tailrace.core.runtime.expressions import BadExpression, expression
 from tailrace.protocol.errors import ErrorCode
 from tailrace.protocol.kafka.apis import LIST_TRANSACTIONS
@@ -36,6 +37,9 @@ async def list_transactions(
     found = await ctx.broker.transactions.list_transactions(wanted, pace)
     if isinstance(found, ErrorCode):
         return ListTransactionsResponse(error_code=found)
+    if ctx.broker.authorizer is not None:
+        kind, listed = ResourceType.TRANSACTIONAL_ID, pace.each(found)
+        found = [each async for each in listed if ctx.shows(kind, each.transactional_id)]
     return ListTransactionsResponse(
         transaction_states=found, unknown_state_filters=unknown_states(states)
     )

@@ -15,6 +15,7 @@ Source: KafkaApis.handleTopicMetadataRequest; reference Kafka 7.1.
 import asyncio
 import logging
 from collections.abc import Collection, Container, Iterable, Mapping, Sequence
+from functools import partial
 from itertools import chain, islice
 from typing import Final, TypeAlias
 
@@ -28,16 +29,21 @@ from tailrace.broker.cluster.admin import (
     shape_of,
 )
 from tailrace.broker.cluster.names import INTERNAL_TOPICS, name_fault
-from tailrace.broker.cluster.operations import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
 from tailrace.broker.cluster.quorums import quorums_of
 from tailrace.broker.cluster.topic import Topic
 from tailrace.broker.context import RequestContext
 from tailrace.broker.coordinator.partitioning import OFFSETS_TOPIC
 from tailrace.broker.errors import KafkaError, error_code
 from tailrace.broker.handlers import handles
+from tailrace.broker.handlers._authorized_operations import (
+    NOT_ASKED,
+    authorized_operations,
+    cluster_operations,
+)
 from tailrace.broker.handlers._epochs import Leader, Leaders, leaders_of
 from tailrace.broker.handlers._places import NO_LEADER, broker_places, partition_places
 from tailrace.broker.transactions.coordinator import TRANSACTIONS_TOPIC
+from tailrace.core.access.acls.model import Operation, ResourceType
 from tailrace.core.errors import CoreError
 from tailrace.core.runtime.loop_turns import Pace
 from tailrace.protocol.errors import ErrorCode
@@ -84,7 +90,8 @@ async def metadata(ctx: RequestContext, request: MetadataRequest) -> MetadataRes
     if by_id and ctx.header.api_version < IDS_SINCE:
         return await _refuse_all(asked.values(), pace)
     if request.topics is None or (not request.topics and ctx.header.api_version == 0):
-        before = broker.topics.all()
+        shows = partial(ctx.shows, ResourceType.TOPIC)
+        before = [each async for each in pace.each(broker.topics.all()) if shows(each.name)]
         leaders = await _find_leaders(ctx, before, pace)
         latest = (broker.topics.get(each.name) for each in before)
         found: Iterable[Found] = (each for each in latest if each is not None)
@@ -104,7 +111,7 @@ async def metadata(ctx: RequestContext, request: MetadataRequest) -> MetadataRes
         topics=await _describe_all(
             ctx, found, leaders, pace, authorized=request.include_topic_authorized_operations
         ),
-        cluster_authorized_operations=CLUSTER_OPERATIONS if is_asked else NOT_ASKED,
+        cluster_authorized_operations=cluster_operations(ctx) if is_asked else NOT_ASKED,
     )
 
 
@@ -129,13 +136,32 @@ async def _find_all(
     found: list[Found] = []
     left = NEW_PARTITIONS_MAX
     async for wanted in pace.each(asked):
-        was_there = _look_up(ctx, wanted)
+        was_there = _look_up_shown(ctx, wanted)
         each = was_there
         if not isinstance(was_there, Topic) and create and left > 0:
             each = await _make(ctx, was_there, wanted.name)
             left -= each.partition_count if isinstance(each, Topic) else 1
         found.append(each)
     return found
+
+
+def _look_up_shown(ctx: RequestContext, wanted: MetadataRequestTopic) -> Found:
+    """Return a topic that the client may know of; of others it hears the same, there or not.
+
+    Ids are no secret, as in Kafka: one that is there is refused without its name.
+    """
+    name = wanted.name
+    is_by_id = name is None or wanted.topic_id != NO_ID
+    found = _look_up(ctx, wanted) if is_by_id else None
+    if isinstance(found, Topic):
+        name = found.name
+    elif found is not None:
+        return found
+    code = ctx.refusal(Operation.DESCRIBE, ResourceType.TOPIC, name or "")
+    if code:
+        shown, topic_id = (None, wanted.topic_id) if is_by_id else (name, NO_ID)
+        return MetadataResponseTopic(error_code=code, name=shown, topic_id=topic_id)
+    return found or _look_up(ctx, wanted)
 
 
 def _look_up(ctx: RequestContext, wanted: MetadataRequestTopic) -> Found:
@@ -151,8 +177,13 @@ def _look_up(ctx: RequestContext, wanted: MetadataRequestTopic) -> Found:
 
 async def _make(ctx: RequestContext, missing: MetadataResponseTopic, name: str | None) -> Found:
     """Make a topic that is not there, if it may be."""
-    if name is None or missing.name is None or name_fault(name):
+    is_denied = missing.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    if name is None or missing.name is None or is_denied or name_fault(name):
         return missing
+    if not ctx.may(Operation.CREATE) and (
+        code := ctx.refusal(Operation.CREATE, ResourceType.TOPIC, name)
+    ):
+        return _missing(name, code)
     if name not in INTERNAL_TOPICS:
         return await _create(ctx, name)
     return await _create_internal(ctx, name) or missing
@@ -276,8 +307,9 @@ async def _describe_all(
             topic = await _describe(ctx, each, leaders, reachable, pace)
         else:
             topic = each
-        if authorized and not topic.error_code:
-            topic.topic_authorized_operations = TOPIC_OPERATIONS
+        if authorized and not topic.error_code and topic.name is not None:
+            operations = authorized_operations(ctx, ResourceType.TOPIC, topic.name)
+            topic.topic_authorized_operations = operations
         topics.append(topic)
     return topics
 

@@ -9,6 +9,7 @@ from tailrace.broker.coordinator.plans import commit_response, refuse_commit
 from tailrace.broker.handlers import Deferred, handles
 from tailrace.broker.handlers._groups import answered, caller_of, in_time
 from tailrace.broker.handlers._slices import AT_ONCE, is_long, join, parts
+from tailrace.core.access.acls.model import Operation, ResourceType
 from tailrace.protocol.errors import ErrorCode
 from tailrace.protocol.kafka.apis import OFFSET_COMMIT
 from tailrace.protocol.kafka.messages.offset_commit import (
@@ -62,12 +63,17 @@ async def _commit_parts(ctx: RequestContext, request: OffsetCommitRequest) -> Of
 def _commit(
     ctx: RequestContext, request: OffsetCommitRequest
 ) -> OffsetCommitResponse | Deferred[OffsetCommitResponse]:
-    request, unknown = _known(ctx, request)
+    if code := ctx.refusal(Operation.READ, ResourceType.GROUP, request.group_id):
+        topics = [_refused_topic(topic, code) for topic in request.topics]
+        return OffsetCommitResponse(topics=topics)
+    request, refused = _known(ctx, request)
+    if refused and not request.topics:
+        return OffsetCommitResponse(topics=refused)
 
     def build(result: Any) -> OffsetCommitResponse:
         if isinstance(result, ErrorCode):
-            return _refused(ctx, request, unknown, result)
-        return _told(request, unknown, result)
+            return _refused(ctx, request, refused, result)
+        return _told(request, refused, result)
 
     timeout_ms = ctx.broker.config.groups.offsets_commit_timeout_ms
     return answered(ctx.broker.groups.commit(request, caller_of(ctx)), build, timeout_ms)
@@ -76,31 +82,40 @@ def _commit(
 def _known(
     ctx: RequestContext, request: OffsetCommitRequest
 ) -> tuple[OffsetCommitRequest, list[OffsetCommitResponseTopic]]:
-    """Return what is asked of topics that are there by name, and what is said of the others."""
-    if ctx.header.api_version < TOPIC_IDS_SINCE:
-        return request, []
-    known, unknown = _named(ctx, request.topics)
-    return replace(request, topics=known), unknown
+    """Return what is asked of topics that may be read, by name, and what is said of the others."""
+    topics: Sequence[OffsetCommitRequestTopic] = request.topics
+    refused: list[OffsetCommitResponseTopic] = []
+    if ctx.header.api_version >= TOPIC_IDS_SINCE:
+        topics, refused = _named(ctx, topics)
+    if ctx.broker.authorizer is not None:
+        asked, topics = topics, []
+        for topic in asked:
+            if code := ctx.refusal(Operation.READ, ResourceType.TOPIC, topic.name):
+                refused.append(_refused_topic(topic, code))
+            else:
+                topics.append(topic)
+    return (replace(request, topics=topics), refused) if refused else (request, [])
 
 
 def _refused(
     ctx: RequestContext,
     request: OffsetCommitRequest,
-    unknown: Iterable[OffsetCommitResponseTopic],
+    refused: Iterable[OffsetCommitResponseTopic],
     code: ErrorCode,
 ) -> OffsetCommitResponse:
+    """Say what the coordinator's no is, and what was refused before."""
     count = ctx.broker.groups.partition_count
-    return _told(request, unknown, commit_response(refuse_commit(request.topics, code, count)))
+    return _told(request, refused, commit_response(refuse_commit(request.topics, code, count)))
 
 
 def _told(
     request: OffsetCommitRequest,
-    unknown: Iterable[OffsetCommitResponseTopic],
+    refused: Iterable[OffsetCommitResponseTopic],
     response: OffsetCommitResponse,
 ) -> OffsetCommitResponse:
     for asked, topic in zip(request.topics, response.topics, strict=True):
         topic.topic_id = asked.topic_id
-    response.topics = [*unknown, *response.topics]
+    response.topics = [*refused, *response.topics]
     return response
 
 
@@ -108,18 +123,23 @@ def _named(
     ctx: RequestContext, topics: Sequence[OffsetCommitRequestTopic]
 ) -> tuple[list[OffsetCommitRequestTopic], list[OffsetCommitResponseTopic]]:
     """Give topics their names; return those that have one, and the answers of the others."""
-    known, unknown = [], []
+    known: list[OffsetCommitRequestTopic] = []
+    unknown: list[OffsetCommitResponseTopic] = []
     for topic in topics:
         found = ctx.broker.topics.by_id(topic.topic_id)
         if found is not None:
             topic.name = found.name
             known.append(topic)
             continue
-        partitions = [
-            OffsetCommitResponsePartition(
-                partition_index=partition.partition_index, error_code=ErrorCode.UNKNOWN_TOPIC_ID
-            )
-            for partition in topic.partitions
-        ]
-        unknown.append(OffsetCommitResponseTopic(topic_id=topic.topic_id, partitions=partitions))
+        unknown.append(_refused_topic(topic, ErrorCode.UNKNOWN_TOPIC_ID))
     return known, unknown
+
+
+def _refused_topic(topic: OffsetCommitRequestTopic, code: ErrorCode) -> OffsetCommitResponseTopic:
+    partitions = [
+        OffsetCommitResponsePartition(partition_index=each.partition_index, error_code=code)
+        for each in topic.partitions
+    ]
+    return OffsetCommitResponseTopic(
+        name=topic.name, topic_id=topic.topic_id, partitions=partitions
+    )

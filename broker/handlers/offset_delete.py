@@ -1,5 +1,6 @@
 """OffsetDelete: take back what a group has committed for some partitions."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -7,11 +8,14 @@ from tailrace.broker.context import RequestContext
 from tailrace.broker.handlers import Deferred, handles
 from tailrace.broker.handlers._groups import answered, in_time
 from tailrace.broker.handlers._slices import AT_ONCE, join, parts
+from tailrace.core.access.acls.model import Operation, ResourceType
 from tailrace.protocol.errors import ErrorCode
 from tailrace.protocol.kafka.apis import OFFSET_DELETE
 from tailrace.protocol.kafka.messages.offset_delete import (
     OffsetDeleteRequest,
+    OffsetDeleteRequestTopic,
     OffsetDeleteResponse,
+    OffsetDeleteResponsePartition,
     OffsetDeleteResponseTopic,
 )
 
@@ -27,17 +31,41 @@ async def offset_delete(ctx: RequestContext, request: OffsetDeleteRequest) -> Of
     GROUP_SUBSCRIBED_TO_TOPIC at their partitions.
     Source: KafkaApis.handleOffsetDeleteRequest; reference 6.5.
     """
+    if code := ctx.refusal(Operation.DELETE, ResourceType.GROUP, request.group_id):
+        return OffsetDeleteResponse(error_code=code)
     pace = ctx.pace()
     topics: list[OffsetDeleteResponseTopic] = []
     for part in parts(request.topics):
-        response, _ = await in_time(_delete(ctx, replace(request, topics=part)))
+        allowed, refused = _readable(ctx, part)
+        response, _ = await in_time(_delete(ctx, replace(request, topics=allowed)))
         if response.error_code:
             return response
-        join(topics, response.topics)
+        join(topics, [*refused, *response.topics])
         await pace.spend(PARTITION_UNITS * AT_ONCE)
     if not topics:
         return (await in_time(_delete(ctx, request)))[0]
     return OffsetDeleteResponse(topics=topics)
+
+
+def _readable(
+    ctx: RequestContext, topics: Sequence[OffsetDeleteRequestTopic]
+) -> tuple[Sequence[OffsetDeleteRequestTopic], list[OffsetDeleteResponseTopic]]:
+    """Return the topics that the client may read, and the answers of the others."""
+    if ctx.broker.authorizer is None:
+        return topics, []
+    allowed: list[OffsetDeleteRequestTopic] = []
+    refused: list[OffsetDeleteResponseTopic] = []
+    for topic in topics:
+        code = ctx.refusal(Operation.READ, ResourceType.TOPIC, topic.name)
+        if not code:
+            allowed.append(topic)
+            continue
+        partitions = [
+            OffsetDeleteResponsePartition(partition_index=each.partition_index, error_code=code)
+            for each in topic.partitions
+        ]
+        refused.append(OffsetDeleteResponseTopic(name=topic.name, partitions=partitions))
+    return allowed, refused
 
 
 def _delete(

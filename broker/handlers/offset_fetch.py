@@ -12,6 +12,7 @@ from tailrace.broker.coordinator.reading import (
     WantedOffsets,
 )
 from tailrace.broker.handlers import handles
+from tailrace.core.access.acls.model import Operation, ResourceType
 from tailrace.core.runtime.loop_turns import Pace
 from tailrace.protocol.errors import ErrorCode
 from tailrace.protocol.kafka.apis import OFFSET_FETCH
@@ -52,7 +53,9 @@ async def offset_fetch(ctx: RequestContext, request: OffsetFetchRequest) -> Offs
     if ctx.header.api_version < BATCHED_SINCE:
         return await _single(ctx, request, pace)
     groups = {group.group_id: group for group in request.groups}
-    refused = await _refusals(ctx, groups, pace, is_stable=request.require_stable)
+    refused = await _denied(ctx, groups, pace)
+    allowed = [group_id async for group_id in pace.each(groups) if group_id not in refused]
+    refused.update(await _refusals(ctx, allowed, pace, is_stable=request.require_stable))
     return OffsetFetchResponse(
         groups=[
             OffsetFetchResponseGroup(group_id=group_id, error_code=refused[group_id])
@@ -61,6 +64,17 @@ async def offset_fetch(ctx: RequestContext, request: OffsetFetchRequest) -> Offs
             async for group_id, group in pace.each(groups.items(), GROUP_UNITS)
         ]
     )
+
+
+async def _denied(
+    ctx: RequestContext, group_ids: Iterable[str], pace: Pace
+) -> dict[str, ErrorCode]:
+    """Return the groups that the client may not know of."""
+    return {
+        group_id: code
+        async for group_id in pace.each(group_ids)
+        if (code := ctx.refusal(Operation.DESCRIBE, ResourceType.GROUP, group_id))
+    }
 
 
 async def _refusals(
@@ -78,7 +92,8 @@ async def _single(
     if request.topics is not None:
         topics = [(topic.name, topic.partition_indexes) for topic in request.topics]
     wanted = WantedOffsets(name, topics, request.require_stable)
-    refused = await _refusals(ctx, (name,), pace, is_stable=request.require_stable)
+    refused: Mapping[str, ErrorCode] = await _denied(ctx, (name,), pace)
+    refused = refused or await _refusals(ctx, (name,), pace, is_stable=request.require_stable)
     code, found = FoundOffsets(refused[name], []) if refused else await _find(ctx, wanted, pace)
     if code is not ErrorCode.NONE and ctx.header.api_version < GROUP_ERROR_SINCE:
         found = _refused(topics or (), code)
@@ -104,7 +119,10 @@ async def _single(
 
 
 async def _find(ctx: RequestContext, wanted: WantedOffsets, pace: Pace) -> FoundOffsets:
-    """Look up what a group has committed, some partitions at a time."""
+    """Look up what a group has committed, some partitions at a time.
+
+    Topics of which the client may not know are refused, or left out if it asks for all.
+    """
     groups, topics = ctx.broker.groups, wanted.topics
     if topics is None:
         topics = groups.committed_partitions(wanted.group_id)
@@ -113,15 +131,21 @@ async def _find(ctx: RequestContext, wanted: WantedOffsets, pace: Pace) -> Found
     if checked.code is not ErrorCode.NONE:
         return checked
     async for name, indexes in pace.each(topics):
+        denied = ctx.refusal(Operation.DESCRIBE, ResourceType.TOPIC, name)
+        if denied and wanted.topics is None:
+            continue
         offsets: list[FoundOffset] = []
         found.append((name, offsets))
         for start in range(0, len(indexes), PARTITIONS_AT_ONCE):
             some = indexes[start : start + PARTITIONS_AT_ONCE]
+            await pace.spend(len(some))
+            if denied:
+                offsets += [FoundOffset(index, NOT_COMMITTED, denied) for index in some]
+                continue
             part = groups.find_now(wanted._replace(topics=[(name, some)]))
             if part.code is not ErrorCode.NONE:  # it was given up meanwhile
                 return part
             offsets += part.topics[0][1]
-            await pace.spend(len(some))
     return FoundOffsets(ErrorCode.NONE, found)
 
 

@@ -6,6 +6,7 @@ Source: KafkaApis.handleOffsetForLeaderEpochRequest; reference Kafka 5.4.
 from tailrace.broker.context import RequestContext
 from tailrace.broker.errors import KafkaError
 from tailrace.broker.handlers import handles
+from tailrace.core.access.acls.model import Operation, ResourceType
 from tailrace.protocol.errors import ErrorCode
 from tailrace.protocol.ids import TopicPartition
 from tailrace.protocol.kafka.apis import OFFSET_FOR_LEADER_EPOCH
@@ -26,19 +27,20 @@ async def offset_for_leader_epoch(
     ctx: RequestContext, request: OffsetForLeaderEpochRequest
 ) -> OffsetForLeaderEpochResponse:
     """Answer each partition on its own; (-1, -1) where the epoch was never."""
-    pace = ctx.pace()
-    return OffsetForLeaderEpochResponse(
-        topics=[
-            OffsetForLeaderTopicResult(
-                topic=topic.topic,
-                partitions=[
-                    await _end(ctx, topic.topic, each)
-                    async for each in pace.each(topic.partitions, PARTITION_UNITS)
-                ],
-            )
-            async for topic in pace.each(request.topics)
+    pace, is_broker = ctx.pace(), ctx.may(Operation.CLUSTER_ACTION)
+    topics = []
+    async for topic in pace.each(request.topics):
+        name, code = topic.topic, ErrorCode.NONE
+        if not is_broker:
+            code = ctx.refusal(Operation.DESCRIBE, ResourceType.TOPIC, name)
+        ends = [
+            EpochEndOffset(partition=each.partition, error_code=code)
+            if code
+            else await _end(ctx, name, each)
+            async for each in pace.each(topic.partitions, PARTITION_UNITS)
         ]
-    )
+        topics.append(OffsetForLeaderTopicResult(topic=name, partitions=ends))
+    return OffsetForLeaderEpochResponse(topics=topics)
 
 
 async def _end(ctx: RequestContext, topic: str, wanted: OffsetForLeaderPartition) -> EpochEndOffset:

@@ -20,6 +20,7 @@ from typing import Any, TypeAlias
 from tailrace.broker.cluster.topic import Topic
 from tailrace.broker.context import RequestContext
 from tailrace.broker.handlers import Deferred, handles
+from tailrace.broker.handlers._produce_access import take_unauthorized
 from tailrace.broker.handlers._produce_answers import (
     LateState,
     State,
@@ -40,6 +41,7 @@ from tailrace.broker.handlers._verified_produce import (
 from tailrace.broker.partition.admission import settle
 from tailrace.broker.partition.in_steps import AT_ONCE
 from tailrace.broker.partition.partition_log import PartitionLog
+from tailrace.core.access.acls.model import Operation
 from tailrace.protocol.errors import ErrorCode
 from tailrace.protocol.ids import TopicPartition
 from tailrace.protocol.kafka.apis import PRODUCE
@@ -59,8 +61,6 @@ Answered: TypeAlias = (
 
 ZSTD_SINCE = 7
 TOPIC_IDS_SINCE = 13
-ADMIN_CLIENT_ID = "__admin_client"
-"""May write to internal topics, as in Kafka."""
 
 
 @handles(PRODUCE, pipelined=True)
@@ -75,6 +75,8 @@ def produce(ctx: RequestContext, request: ProduceRequest) -> Answered:
     topics, admission = request.topic_data, ctx.broker.partitions.admission
     is_one = len(topics) == 1 and len(topics[0].partition_data) == 1
     count = 1 if is_one else _keep_last(request)
+    if ctx.broker.authorizer is not None and (denied := take_unauthorized(ctx, request)):
+        return _produce_rest(ctx, request, denied, timeout_s)
     since = admission.work.total
     if count > AT_ONCE or (admission.steps.rows and admission.steps.is_busy(ctx.connection)):
         states = _append_in_steps(ctx, request)
@@ -93,6 +95,14 @@ def produce(ctx: RequestContext, request: ProduceRequest) -> Answered:
             for each in request.topic_data
         ]
     return _answered(ctx, acks, states, timeout_s)
+
+
+def _produce_rest(
+    ctx: RequestContext, request: ProduceRequest, denied: States, timeout_s: float | None
+) -> Answered:
+    """Append what is left of a request of which some was refused."""
+    states = _append_in_steps(ctx, request) if request.topic_data else []
+    return _answered(ctx, request.acks, [*denied, *states], timeout_s)
 
 
 def _append_in_steps(ctx: RequestContext, request: ProduceRequest) -> States:
@@ -292,11 +302,19 @@ def _check_target(ctx: RequestContext, acks: int, topic: Topic | None, index: in
     if topic is None or not 0 <= index < topic.partition_count:
         by_id = topic is None and ctx.header.api_version >= TOPIC_IDS_SINCE
         return ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    if topic.internal and ctx.header.client_id != ADMIN_CLIENT_ID:
+    if topic.internal and not _may_write_internal(ctx):
         return ErrorCode.INVALID_TOPIC_EXCEPTION
     if acks == -1 and topic.settings.min_insync_replicas > topic.quorums.ack_quorum:
         return ErrorCode.NOT_ENOUGH_REPLICAS
     return ErrorCode.NONE
+
+
+def _may_write_internal(ctx: RequestContext) -> bool:
+    """Whether the client may write what coordinators keep.
+
+    Kafka lets in who names itself `__admin_client`; here an authorizer has to say so.
+    """
+    return ctx.broker.authorizer is not None and ctx.may(Operation.CLUSTER_ACTION)
 
 
 def _all_of(states: States) -> "asyncio.Future[None]":

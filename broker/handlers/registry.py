@@ -1,5 +1,6 @@
 """All handlers: importing this module fills `HANDLERS`."""
 
+from tailrace.broker.authorization.required import REQUIRED
 from tailrace.broker.handlers import (
     HANDLERS,
     add_offsets_to_txn,
@@ -120,3 +121,5 @@ MODULES = (
 )
 
 assert len(HANDLERS) == len(MODULES), "a handler module without a handler, or with two"
+_UNSTATED = {handler.api.name for handler in HANDLERS.values()} - REQUIRED.keys()
+assert not _UNSTATED, f"nobody says what its clients need: {_UNSTATED}"

@@ -1,5 +1,6 @@
 """TxnOffsetCommit: offsets that become a group's when a transaction is committed."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
@@ -9,12 +10,15 @@ from tailrace.broker.handlers import handles
 from tailrace.broker.handlers._groups import caller_of
 from tailrace.broker.handlers._slices import AT_ONCE, is_long, join, parts
 from tailrace.broker.transactions.peer_requests import Question
+from tailrace.core.access.acls.model import Operation, ResourceType
 from tailrace.protocol.errors import ErrorCode
 from tailrace.protocol.ids import TopicPartition
 from tailrace.protocol.kafka.apis import TXN_OFFSET_COMMIT
 from tailrace.protocol.kafka.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestTopic,
     TxnOffsetCommitResponse,
+    TxnOffsetCommitResponsePartition,
     TxnOffsetCommitResponseTopic,
 )
 
@@ -51,6 +55,41 @@ async def txn_offset_commit(
 
 
 async def _commit(ctx: RequestContext, request: TxnOffsetCommitRequest) -> TxnOffsetCommitResponse:
+    code = ctx.refusal(
+        Operation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id
+    ) or ctx.refusal(Operation.READ, ResourceType.GROUP, request.group_id)
+    denied = {topic.name: code for topic in request.topics} if code else _denied(ctx, request)
+    refused = [_refused(t, denied[t.name]) for t in request.topics if t.name in denied]
+    if refused:
+        left = [topic for topic in request.topics if topic.name not in denied]
+        if not left:
+            return TxnOffsetCommitResponse(topics=refused)
+        request = replace(request, topics=left)
+    response = await _commit_allowed(ctx, request)
+    response.topics = [*refused, *response.topics]
+    return response
+
+
+def _denied(ctx: RequestContext, request: TxnOffsetCommitRequest) -> Mapping[str, ErrorCode]:
+    """Return the topics of a request that its client may not read."""
+    if ctx.broker.authorizer is None:
+        return {}
+    names = dict.fromkeys(topic.name for topic in request.topics)
+    codes = {name: ctx.refusal(Operation.READ, ResourceType.TOPIC, name) for name in names}
+    return {name: code for name, code in codes.items() if code}
+
+
+def _refused(topic: TxnOffsetCommitRequestTopic, code: ErrorCode) -> TxnOffsetCommitResponseTopic:
+    partitions = [
+        TxnOffsetCommitResponsePartition(partition_index=each.partition_index, error_code=code)
+        for each in topic.partitions
+    ]
+    return TxnOffsetCommitResponseTopic(name=topic.name, partitions=partitions)
+
+
+async def _commit_allowed(
+    ctx: RequestContext, request: TxnOffsetCommitRequest
+) -> TxnOffsetCommitResponse:
     version = ctx.header.api_version
     answer = await ctx.broker.groups.commit_in_transaction(
         request, caller_of(ctx), lambda partition: _verify(ctx, request, partition)

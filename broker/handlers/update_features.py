@@ -5,10 +5,12 @@ each feature. Levels are fixed (`cluster/features.py`), so only what holds can b
 Source: FeatureControlManager.updateFeatures; a Kafka 4.3.1.
 """
 
+from tailrace.broker.authorization.required import WHY
 from tailrace.broker.cluster.features import SAFE_DOWNGRADE, UPGRADE, check_update
 from tailrace.broker.context import RequestContext
 from tailrace.broker.errors import KafkaError
 from tailrace.broker.handlers import handles
+from tailrace.core.access.acls.model import Operation
 from tailrace.protocol.kafka.apis import UPDATE_FEATURES
 from tailrace.protocol.kafka.messages.update_features import (
     FeatureUpdateKey,
@@ -23,6 +25,8 @@ async def update_features(
     ctx: RequestContext, request: UpdateFeaturesRequest
 ) -> UpdateFeaturesResponse:
     """Check every update; the first that cannot be made is the answer."""
+    if code := ctx.cluster_refusal(Operation.ALTER):
+        return UpdateFeaturesResponse(error_code=code, error_message=WHY[code])
     pace = ctx.pace()
     async for update in pace.each(request.feature_updates):
         try:

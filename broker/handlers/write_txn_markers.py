@@ -17,6 +17,7 @@ from tailrace.broker.context import RequestContext
 from tailrace.broker.handlers import handles
 from tailrace.broker.transactions.marker_places import OwnPartitions
 from tailrace.broker.transactions.values import Marker
+from tailrace.core.access.acls.model import Operation
 from tailrace.core.runtime.loop_turns import Pace
 from tailrace.protocol.errors import ErrorCode
 from tailrace.protocol.ids import TopicPartition
@@ -78,6 +79,8 @@ async def write_txn_markers(
     `IN_FLIGHT_MAX` are on their way before any is waited for.
     """
     pace, way = ctx.pace(), _Way()
+    if not ctx.may(Operation.ALTER) and (code := ctx.cluster_refusal(Operation.CLUSTER_ACTION)):
+        return await _refused(request, code, pace)
     own = OwnPartitions(ctx.broker.partitions, ctx.broker.groups)
     writing = [
         (marker, await _write_all(ctx, own, marker, way, pace))
@@ -90,6 +93,30 @@ async def write_txn_markers(
                 topics=[await _outcome(topic, pace) async for topic in pace.each(topics)],
             )
             async for marker, topics in pace.each(writing)
+        ]
+    )
+
+
+async def _refused(
+    request: WriteTxnMarkersRequest, code: ErrorCode, pace: Pace
+) -> WriteTxnMarkersResponse:
+    """Refuse all of a request: it is for brokers, and for those who may alter the cluster."""
+    return WriteTxnMarkersResponse(
+        markers=[
+            WritableTxnMarkerResult(
+                producer_id=marker.producer_id,
+                topics=[
+                    WritableTxnMarkerTopicResult(
+                        name=topic.name,
+                        partitions=[
+                            WritableTxnMarkerPartitionResult(partition_index=index, error_code=code)
+                            async for index in pace.each(topic.partition_indexes)
+                        ],
+                    )
+                    async for topic in pace.each(marker.topics)
+                ],
+            )
+            async for marker in pace.each(request.markers)
         ]
     )
 

@@ -19,6 +19,7 @@ from tailrace.broker.peers.routes import Places
 from tailrace.core.runtime.metrics import Metrics
 from tailrace.core.runtime.receive_buffer import ReceiveBuffer
 from tailrace.core.security.tls_config import TlsStores
+from tailrace.protocol.errors import ErrorCode
 from tailrace.protocol.kafka.api import Api
 
 logger = logging.getLogger(__name__)
@@ -90,6 +91,7 @@ class Peers:
                     "peer_answers broker=%d api=%s failures=%d", broker_id, api.name, line.failures
                 )
                 line.failures = 0
+            self._note_refusal(line, broker_id, api.name, getattr(answer, "error_code", 0))
             return answer
         finally:
             line.users -= 1
@@ -110,6 +112,18 @@ class Peers:
         line.failures += 1
         if line.failures == 1:
             logger.warning("peer_failed broker=%d api=%s error=%s", broker_id, api, error)
+
+    def _note_refusal(self, line: "_Line", broker_id: int, api: str, code: int) -> None:
+        """Log the first answer that this broker may not ask."""
+        is_refused = code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+        if is_refused and not line.is_refused:
+            logger.error(
+                "peer_refuses broker=%d api=%s remedy=%r",
+                broker_id,
+                api,
+                "make the principal of the brokers a super user, or allow it CLUSTER_ACTION",
+            )
+        line.is_refused = is_refused
 
     def _line(self, broker_id: int, api_key: int) -> "_Line":
         line = self._lines.get((broker_id, api_key))
@@ -148,5 +162,7 @@ class _Line:
     """Where it was connected last."""
     users: int = 0
     """Requests in flight or waiting for their turn."""
+    is_refused: bool = False
+    """Whether that broker let this one know that it may not ask."""
     failures: int = 0
     """Requests without an answer since the last one that had one."""

@@ -110,7 +110,13 @@ def questions_request(questions: Iterable[Question]) -> AddPartitionsToTxnReques
 def question_codes(
     response: AddPartitionsToTxnResponse, questions: Sequence[Question]
 ) -> list[Mapping[TopicPartition, ErrorCode]]:
-    """Return the answer to each question: a code per partition, in the questions' order."""
+    """Return the answer to each question: a code per partition, in the questions' order.
+
+    INVALID_TXN_STATE where this broker may not ask: a producer can do nothing about that, as in
+    Kafka.
+    """
+    if response.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
+        return [dict.fromkeys(each.partitions, ErrorCode.INVALID_TXN_STATE) for each in questions]
     otherwise = _code(response.error_code) or ErrorCode.UNKNOWN_SERVER_ERROR
     answers: list[Mapping[TopicPartition, ErrorCode]] = []
     for question, result in zip_longest(questions, response.results_by_transaction):

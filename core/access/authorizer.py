@@ -1,5 +1,6 @@
 """What every door asks before it does something: whether the requester may."""
 
+from collections.abc import Callable
 from typing import Protocol
 
 from tailrace.core.access.acls.model import Operation, ResourceType
@@ -12,6 +13,9 @@ class Authorizer(Protocol):
     @property
     def version(self) -> int:
         """Rises with each change of what is allowed: what waits and was allowed asks again."""
+
+    def listen(self, changed: Callable[[], None]) -> None:
+        """Call `changed` after each change, at once: for what waits."""
 
     def allows(
         self, requester: Requester, operation: Operation, resource_type: ResourceType, name: str

@@ -8,7 +8,7 @@
 Source: org.apache.kafka.metadata.authorizer.StandardAuthorizerData, KIP-11, KIP-290.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from tailrace.core.access.acls.model import Entry, Operation, Pattern, ResourceType
@@ -37,11 +37,16 @@ class AclAuthorizer:
         self._found: dict[tuple[Requester, ResourceType, str], Found] = {}
         self._any: dict[tuple[Requester, ResourceType, Operation], bool] = {}
         self._version = 0
+        self._listeners: list[Callable[[], None]] = []
 
     @property
     def version(self) -> int:
         """Rises with each change of what is allowed."""
         return self._version
+
+    def listen(self, changed: Callable[[], None]) -> None:
+        """Call `changed` after each change, at once: for what waits."""
+        self._listeners.append(changed)
 
     def use(self, pattern: Pattern, entries: Iterable[Entry]) -> None:
         """Replace the entries of a pattern; none: the pattern goes. In force at once."""
@@ -49,6 +54,8 @@ class AclAuthorizer:
         self._found.clear()
         self._any.clear()
         self._version += 1
+        for changed in self._listeners:
+            changed()
 
     def allows(
         self, requester: Requester, operation: Operation, resource_type: ResourceType, name: str

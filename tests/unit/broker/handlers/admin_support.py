@@ -88,8 +88,11 @@ class Admin:
             log_dir="/data",
             bookies=Bookies(bookies),
             turns=LoopTurns(),
+            authorizer=None,
+            audit=None,
         )
         self._broker: Broker = broker
+        self.broker = broker
         configs.listen(partial(setattr, broker, "config"))
 
     async def holder(self, topic: str, partition: int) -> int | None:

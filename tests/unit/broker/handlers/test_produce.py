@@ -101,7 +101,11 @@ async def test_of_a_partition_that_is_named_again_the_last_batch_is_appended_and
         (("t", 0, b"x" * 40), {}, E.INVALID_RECORD),
         (("t", -1, batch()), {}, E.UNKNOWN_TOPIC_OR_PARTITION),
         (("__consumer_offsets", 0, batch()), {}, E.INVALID_TOPIC_EXCEPTION),
-        (("__consumer_offsets", 0, batch()), {"client": "__admin_client"}, E.NONE),
+        (
+            ("__consumer_offsets", 0, batch()),
+            {"client": "__admin_client"},
+            E.INVALID_TOPIC_EXCEPTION,
+        ),
         (("two", 0, batch()), {}, E.NOT_ENOUGH_REPLICAS),
         (("two", 0, batch()), {"acks": 1}, E.NONE),
         (("t", 0, batch()), {"transactional_id": "x"}, E.NONE),

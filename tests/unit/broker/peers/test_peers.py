@@ -15,6 +15,7 @@ from tailrace.broker.peers.errors import (
     PeerUnsupported,
 )
 from tailrace.broker.peers.peers import Peers
+from tailrace.protocol.errors import ErrorCode
 from tailrace.protocol.kafka.apis import FIND_COORDINATOR, HEARTBEAT
 from tailrace.protocol.kafka.messages.find_coordinator import (
     Coordinator,
@@ -112,6 +113,25 @@ async def test_who_is_not_alive_or_does_not_listen_is_not_asked() -> None:
     with pytest.raises(PeerUnavailable, match="cannot be reached"):
         await world.ask()
     assert world.peers.metrics.failures_total == 2
+    await world.peers.close()
+
+
+@in_loop
+async def test_a_broker_that_may_not_ask_says_so_once_until_it_may(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    world = World()
+    denied = FindCoordinatorResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    async with OtherBroker(version_max=3) as other:
+        world.places.move(2, other.at)
+        for response, count in ((denied, 1), (denied, 1), (found(7), 1), (denied, 2)):
+            answer = world.ask()
+            (await other.asked.get()).answer(response)
+            await answer
+            texts = [each.getMessage() for each in caplog.records]
+            assert (
+                len([each for each in texts if each.startswith("peer_refuses broker=2")]) == count
+            )
     await world.peers.close()
 
 

@@ -183,7 +183,8 @@ def test_each_question_hears_its_own_answer(data: st.DataObject, asked: list[Que
 def test_what_is_not_answered_is_not_allowed(asked: list[Question]) -> None:
     for error, meant in (
         (E.NONE, E.UNKNOWN_SERVER_ERROR),
-        (E.CLUSTER_AUTHORIZATION_FAILED, E.CLUSTER_AUTHORIZATION_FAILED),
+        (E.CLUSTER_AUTHORIZATION_FAILED, E.INVALID_TXN_STATE),
+        (E.UNSUPPORTED_VERSION, E.UNSUPPORTED_VERSION),
     ):
         told = question_codes(AddPartitionsToTxnResponse(error_code=error), asked)
         assert told == [dict.fromkeys(each.partitions, meant) for each in asked]
