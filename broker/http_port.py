@@ -68,4 +68,4 @@ def http_access(broker: Broker) -> HttpAccess:
         else None,
     )
     callers = Callers(means, lambda: broker.config.network.sasl.failed_delay_ms)
-    return HttpAccess(callers, lambda: broker.authorizer, config.open_paths)
+    return HttpAccess(callers, lambda: broker.authorizer, config.open_paths, broker.audit)

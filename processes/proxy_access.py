@@ -10,6 +10,7 @@ from typing import NamedTuple
 from tailrace.broker.cluster.paths import ClusterPaths
 from tailrace.core.access.acls.authorizer import AclAuthorizer
 from tailrace.core.access.acls.store import AclStore
+from tailrace.core.access.audit import Audit, audit_of
 from tailrace.core.access.authorizer import Authorizer
 from tailrace.core.access.callers import Callers, Means, Passwords, Tokens, user_of_certificate
 from tailrace.core.access.oauth.validator import TokenValidator
@@ -36,6 +37,7 @@ class KnownUsers(NamedTuple):
     passwords: Passwords
     tokens: Tokens
     authorizer: Authorizer | None
+    audit: Audit | None = None
 
 
 def new_server(
@@ -64,7 +66,7 @@ async def known_users(
 ) -> KnownUsers:
     """Read a namespace's users and access lists, and follow them until the stack closes.
 
-    Errors: Unavailable, CorruptData.
+    Errors: Unavailable, CorruptData; OSError: the audit log cannot be written.
     """
     users = StoredEntities(store, paths.users, USER_CODEC)
     lookup = UserLookup(users, await cluster_secret(store, paths.user_secret))
@@ -76,8 +78,12 @@ async def known_users(
     stack.push_async_callback(bearers.close)
     if config.oauth.jwks_url:
         bearers.start()
+    audit = audit_of(config.authorization.audit_level, config.authorization.audit_log, clock.now_ms)
+    if audit is not None:
+        audit.check()
+        stack.push_async_callback(audit.close)
     if not config.authorization.enabled:
-        return KnownUsers(passwords, bearers.check, None)
+        return KnownUsers(passwords, bearers.check, None, audit)
     acls = AclStore(
         store,
         paths.acls,
@@ -88,7 +94,7 @@ async def known_users(
     )
     await acls.start()
     stack.push_async_callback(acls.close)
-    return KnownUsers(passwords, bearers.check, acls.authorizer)
+    return KnownUsers(passwords, bearers.check, acls.authorizer, audit)
 
 
 class Guarding(NamedTuple):
@@ -113,6 +119,6 @@ def guard(
         user_of_certificate=of_certificate if "certificate" in schemes else None,
     )
     callers = Callers(means, how.failed_delay_ms)
-    access = CallAccess(callers, lambda: known.authorizer, topics.topic_of)
+    access = CallAccess(callers, lambda: known.authorizer, topics.topic_of, audit=known.audit)
     metrics.register("proxy_access", access.metrics)
     server.guard(access)

@@ -63,6 +63,14 @@ class Call(NamedTuple):
     certificate: bytes | None = None
     """What the caller showed in the TLS handshake, which has verified it. Shape: DER."""
 
+    @property
+    def brings(self) -> str:
+        """By what the caller means to prove itself, for an audit log; empty: by nothing."""
+        if self.authorization is None:
+            return "" if self.certificate is None else "certificate"
+        scheme = self.authorization.partition(" ")[0].lower()
+        return scheme if scheme in ("basic", "bearer") else "unknown"
+
 
 class Caller(NamedTuple):
     """Who calls."""

@@ -18,6 +18,7 @@ from urllib.parse import unquote
 from google.protobuf.message import Message
 
 from tailrace.core.access.acls.model import CLUSTER_NAME, Operation, ResourceType
+from tailrace.core.access.audit import Action, Audit, Door
 from tailrace.core.access.authorizer import Authorizer
 from tailrace.core.access.callers import Call, Caller, Callers
 from tailrace.core.access.requester import Requester
@@ -33,6 +34,7 @@ logger = logging.getLogger(__name__)
 
 NAMES_A_TURN: Final = 500
 """Streams of a handshake's answer that are asked about before others have their turn."""
+_DOOR: Final = "GRPC"
 _AUTHORIZATION: Final = "authorization"
 
 
@@ -108,12 +110,14 @@ class CallAccess:
         authorizer: Callable[[], Authorizer | None],
         topic_of: Callable[[str], Awaitable[str]] = _same_name,
         clock: Clock | None = None,
+        audit: Audit | None = None,
     ) -> None:
         """`topic_of` returns the name by which a stream is authorized; it may raise CoreError."""
         self.metrics = CallAccessMetrics()
         self._callers = callers
         self._authorizer = authorizer
         self._topic_of = topic_of
+        self._audit = audit
         self.now_ms = (clock or SystemClock()).now_ms
 
     async def enter(self, method: Method, context: CallContext) -> "Entered":
@@ -123,6 +127,8 @@ class CallAccess:
             caller = await self._callers.caller(call)
         except AuthenticationFailed as error:
             self.metrics.unauthenticated_total += 1
+            if self._audit is not None and call.brings:
+                self._audit.refused(call.host, _DOOR, call.brings, error.reason)
             logger.info("call_unauthenticated peer=%s reason=%r", call.host, error.reason)
             raise NotLetIn("UNAUTHENTICATED", str(error)) from None
         except (OverCapacity, Unavailable) as error:
@@ -144,10 +150,16 @@ class CallAccess:
         authorizer = self._authorizer()
         return None if authorizer is None else authorizer.version
 
-    def allows(self, requester: Requester, need: Need, name: str) -> bool:
-        """Return whether a caller may do something."""
+    def allows(self, requester: Requester, need: Need, name: str, method: str = "") -> bool:
+        """Return whether a caller may do something. `method`: asked for; else it is not noted."""
         authorizer = self._authorizer()
-        return authorizer is None or authorizer.allows(requester, *need, name)
+        if authorizer is None:
+            return True
+        allowed = authorizer.allows(requester, *need, name)
+        if self._audit is not None and method:
+            door, action = Door(_DOOR, method), Action(*need, name)
+            self._audit.authorized(requester, door, action, object(), allowed=allowed)
+        return allowed
 
 
 class Entered:
@@ -156,6 +168,7 @@ class Entered:
     def __init__(self, access: CallAccess, method: Method, caller: Caller) -> None:
         self._access = access
         self._expires_at_ms = caller.expires_at_ms
+        self._method = method.path
         self._need = NEEDS[method.path]
         self._requester = caller.requester
         self._resource: str | None = None
@@ -179,7 +192,7 @@ class Entered:
         version = self._access.version
         if self._need is None or self._resource is None or version == self._version:
             return
-        if not self._access.allows(self._requester, self._need, self._resource):
+        if not self._access.allows(self._requester, self._need, self._resource, self._method):
             self._access.metrics.denied_total += 1
             operation, kind = self._need.operation.name, self._need.resource_type.name
             text = f"{self._requester.principal} may not {operation} {kind} {self._resource}"

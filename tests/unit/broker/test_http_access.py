@@ -1,6 +1,8 @@
 """Who may ask what over HTTP: a row a path, and one answer whether a topic is there or not."""
 
 import asyncio
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,6 +12,7 @@ from tailrace.broker.http_admin import BrokerHttp
 from tailrace.compaction.cleaner.config import CleanerConfig
 from tailrace.compaction.cleaner.pool import CleanerPool
 from tailrace.core.access.acls.model import Operation, ResourceType
+from tailrace.core.access.audit import Audit, AuditLevel
 from tailrace.core.access.authorization_header import basic_header
 from tailrace.core.access.callers import Callers, Means
 from tailrace.core.access.requester import Requester
@@ -155,3 +158,34 @@ def test_who_may_come_by_certificate_only_gets_403() -> None:
         assert await door.refusal(asked._replace(certificate=b"der")) is None
 
     asyncio.run(run())
+
+
+def test_the_audit_log_has_refusals_and_no_secret(tmp_path: Path) -> None:
+    async def run() -> None:
+        audit = Audit(AuditLevel.DENIED, tmp_path / "audit", lambda: 0)
+        callers = Callers(Means(OnePassword()), lambda: 0)
+        door = HttpAccess(callers, lambda: Only(TABLE["GET /cleaner"]), (), audit)
+        for asked in (
+            head("GET /cleaner", None),
+            head("GET /cleaner", basic_header("alice", "hunter2")),
+            head("GET /cleaner"),
+            head("GET /topics/{topic}/latest"),
+        ):
+            await door.refusal(asked)
+        await audit.close()
+
+    asyncio.run(run())
+    text = (tmp_path / "audit").read_text()
+    wrong, denied = map(json.loads, text.splitlines())
+    assert (wrong["event"], wrong["listener"], wrong["mechanism"]) == (
+        "authentication",
+        "HTTP",
+        "basic",
+    )
+    assert (denied["principal"], denied["operation"], denied["name"], denied["api"]) == (
+        "User:alice",
+        "READ",
+        "t",
+        "GET /topics/{topic}/latest",
+    )
+    assert "hunter2" not in text
