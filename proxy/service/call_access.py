@@ -34,6 +34,7 @@ logger = logging.getLogger(__name__)
 
 NAMES_A_TURN: Final = 500
 """Streams of a handshake's answer that are asked about before others have their turn."""
+_IPV4_MAPPED: Final = "::ffff:"
 _DOOR: Final = "GRPC"
 _AUTHORIZATION: Final = "authorization"
 
@@ -221,8 +222,13 @@ def call_of(context: CallContext) -> Call:
 
 
 def host_of(peer: str) -> str:
-    """Return the address in gRPC's name of a peer. Shape: `ipv6:%5B::1%5D:7` -> `::1`."""
+    """Return the address in gRPC's name of a peer, as access lists name it.
+
+    Shape: `ipv6:%5B::1%5D:7` -> `::1`; IPv4 within IPv6 is IPv4.
+    """
     kind, _, rest = peer.partition(":")
     if kind not in ("ipv4", "ipv6"):
         return peer
-    return unquote(rest).rpartition(":")[0].strip("[]")
+    host = unquote(rest).rpartition(":")[0].strip("[]")
+    within = host.lower().removeprefix(_IPV4_MAPPED)
+    return within if "." in within and ":" not in within else host

@@ -394,6 +394,9 @@ def shown(at: str, authority: Authority) -> str:
         ("ipv4:10.0.0.1:4711", "10.0.0.1"),
         ("ipv6:%5B::1%5D:7", "::1"),
         ("ipv6:[fe80::1%25eth0]:7", "fe80::1%eth0"),
+        ("ipv6:%5B::ffff:10.0.0.1%5D:7", "10.0.0.1"),
+        ("ipv6:%5B::FFFF:10.0.0.1%5D:7", "10.0.0.1"),
+        ("ipv6:%5B::ffff:a00:1%5D:7", "::ffff:a00:1"),
         ("unix:/a/b", "unix:/a/b"),
     ],
 )
