@@ -32,6 +32,7 @@ WITHIN_S = 30
 PORTS = (
     *("--set", "admin.http.enable=true", "--set", "admin.http.port=0"),
     *("--set", "proxy.enable=true", "--set", "proxy.listener=127.0.0.1:0"),
+    *("--set", "log.level=debug"),  # what is in no line of it is in no log
 )
 
 
@@ -189,4 +190,5 @@ def test_a_later_start_has_the_same_and_prints_nothing_of_it(broker: TailracePro
     broker.kill()
     broker.start(f"SASL_SSL://{broker.bootstrap}")
     assert broker.output.count(password) == 2, "and not in the log either"
+    assert base64.b64encode(f"admin:{password}".encode()).decode() not in broker.output
     assert to_and_fro(settings, "b") == b"b"
