@@ -12,7 +12,6 @@ from tailrace.core.runtime.loop_turns import LoopTurns
 
 if TYPE_CHECKING:
     from tailrace.broker.authentication.authentication import Authentication
-    from tailrace.broker.authorization.audit import Audit
     from tailrace.broker.cluster.disk_room import AskedBookies
     from tailrace.broker.cluster.dynamic_configs import DynamicConfigs
     from tailrace.broker.cluster.routes import Routes
@@ -28,6 +27,7 @@ if TYPE_CHECKING:
     from tailrace.broker.quotas.registry import QuotaRegistry
     from tailrace.broker.transactions.coordinator import TransactionCoordinator
     from tailrace.core.access.acls.store import AclStore
+    from tailrace.core.access.audit import Audit
     from tailrace.core.access.authorizer import Authorizer
     from tailrace.core.access.tokens.tokens import DelegationTokens
     from tailrace.core.access.users.codec import Credentials

@@ -36,6 +36,7 @@ from tailrace.broker.quotas.config import QuotaConfig
 from tailrace.broker.quotas.connection_counts import numbers_of
 from tailrace.broker.transactions.config import TransactionConfig
 from tailrace.compaction.cleaner.config import CleanerConfig
+from tailrace.core.access.callers import check_schemes
 from tailrace.core.access.principals import PrincipalRules
 from tailrace.core.access.tokens.config import TokensConfig
 from tailrace.core.runtime.config import (
@@ -294,6 +295,8 @@ class BrokerConfig:
         network = self.network
         own = jaas_of_listener(network.per_listener, network.inter_broker, self.peers.mechanism)
         return self.peers.login(own)
+        schemes, oauth = self.http.authentication, self.network.sasl.oauth
+        check_schemes("admin.http.authentication", schemes, oauth)
 
     @property
     def serves_racks(self) -> bool:

@@ -4,11 +4,11 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from tailrace.broker.authorization.audit import Action, Door
 from tailrace.broker.authorization.required import DENIED
 from tailrace.broker.broker import Broker
 from tailrace.broker.listeners import ConnectionInfo
 from tailrace.core.access.acls.model import CLUSTER_NAME, Operation, ResourceType
+from tailrace.core.access.audit import Action, Door
 from tailrace.core.runtime.loop_turns import Pace
 from tailrace.protocol.errors import ErrorCode
 from tailrace.protocol.kafka.apis import APIS

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from tailrace.core.access.acls.model import CLUSTER_NAME, Operation, ResourceType
+from tailrace.core.access.audit import Action, Audit, Door
 from tailrace.core.access.authorizer import Authorizer
 from tailrace.core.access.callers import Call, Callers
 from tailrace.core.access.requester import Requester
@@ -21,6 +22,7 @@ from tailrace.core.runtime.metrics import counter
 
 logger = logging.getLogger(__name__)
 
+_DOOR: Final = "HTTP"
 _REALM: Final = 'realm="tailrace"'
 
 
@@ -64,11 +66,13 @@ class HttpAccess:
         callers: Callers,
         authorizer: Callable[[], Authorizer | None],
         open_paths: tuple[str, ...],
+        audit: Audit | None = None,
     ) -> None:
         self.metrics = HttpAccessMetrics()
         self._callers = callers
         self._authorizer = authorizer
         self._open_paths = frozenset(open_paths)
+        self._audit = audit
 
     async def refusal(self, head: HttpHead) -> HttpReply | None:
         """Return the answer to a request that is not let in, None for one that is."""
@@ -76,9 +80,11 @@ class HttpAccess:
             return None
         call = Call(head.host, head.authorization, head.certificate)
         try:
-            requester = await self._callers.requester(call)
+            requester = (await self._callers.caller(call)).requester
         except AuthenticationFailed as error:
             self.metrics.unauthenticated_total += 1
+            if self._audit is not None and call.brings:
+                self._audit.refused(head.host, _DOOR, call.brings, error.reason)
             logger.info("http_unauthenticated peer=%s reason=%r", head.host, error.reason)
             return self._unauthenticated(str(error))
         except OverCapacity as error:
@@ -90,7 +96,13 @@ class HttpAccess:
     def _denial(self, requester: Requester, head: HttpHead) -> HttpReply | None:
         authorizer, (operation, kind) = self._authorizer(), NEEDS[head.route]
         name = CLUSTER_NAME if kind is ResourceType.CLUSTER else head.names["topic"]
-        if authorizer is None or authorizer.allows(requester, operation, kind, name):
+        if authorizer is None:
+            return None
+        allowed = authorizer.allows(requester, operation, kind, name)
+        if self._audit is not None:
+            door, action = Door(_DOOR, " ".join(head.route)), Action(operation, kind, name)
+            self._audit.authorized(requester, door, action, object(), allowed=allowed)
+        if allowed:
             return None
         self.metrics.denied_total += 1
         text = f"{requester.principal} may not {operation.name} {kind.name} {name}"

@@ -30,8 +30,9 @@ class HttpConfig:
         "admin.http.authentication",
         (),
         "How clients of the HTTP port prove who they are, a list: basic (users and passwords, as "
-        "for SASL), certificate (by TLS; ssl.principal.mapping.rules names the user). A client "
-        "that does by none of them is refused. Empty: all of them are User:ANONYMOUS.",
+        "for SASL), bearer (tokens, by sasl.oauthbearer.*), certificate (by TLS; "
+        "ssl.principal.mapping.rules names the user). A client that does by none of them is "
+        "refused. Empty: all of them are User:ANONYMOUS.",
     )
     open_paths: tuple[OpenPath, ...] = setting(
         "admin.http.open.paths",

@@ -13,7 +13,6 @@ from random import SystemRandom
 from typing import NamedTuple
 
 from tailrace.broker.authentication.authentication import Authentication
-from tailrace.broker.authorization.audit import audit_of
 from tailrace.broker.authorization.config import AuthorizationConfig
 from tailrace.broker.broker import Broker
 from tailrace.broker.cluster.config_entities import ConfigEntities
@@ -48,6 +47,7 @@ from tailrace.compaction.cleaner.pool import CleanerPool
 from tailrace.compaction.worker import RetentionWorker
 from tailrace.core.access.acls.authorizer import AclAuthorizer
 from tailrace.core.access.acls.store import AclStore
+from tailrace.core.access.audit import audit_of
 from tailrace.core.access.tokens.codec import TOKEN_CODEC
 from tailrace.core.access.tokens.tokens import DelegationTokens
 from tailrace.core.access.users.cluster_secret import cluster_secret

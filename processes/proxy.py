@@ -180,7 +180,7 @@ async def _guard(
     topics = TopicStreams(opened.store, paths, opened.logs, clock)
     access = config.access
     if config.grpc.authentication or access.authorization.enabled:
-        known = await known_users(access, opened.store, paths, stack)
+        known = await known_users(access, opened.store, paths, clock, stack)
         how = Guarding(config.grpc, access.principal_rules, lambda: access.failed_delay_ms)
         guard(server, how, known, topics, metrics)
     return topics

@@ -10,8 +10,10 @@ from typing import NamedTuple
 from tailrace.broker.cluster.paths import ClusterPaths
 from tailrace.core.access.acls.authorizer import AclAuthorizer
 from tailrace.core.access.acls.store import AclStore
+from tailrace.core.access.audit import Audit, audit_of
 from tailrace.core.access.authorizer import Authorizer
-from tailrace.core.access.callers import Callers, Means, Passwords, user_of_certificate
+from tailrace.core.access.callers import Callers, Means, Passwords, Tokens, user_of_certificate
+from tailrace.core.access.oauth.validator import TokenValidator
 from tailrace.core.access.principals import PrincipalRules
 from tailrace.core.access.users.cluster_secret import cluster_secret
 from tailrace.core.access.users.codec import USER_CODEC
@@ -19,6 +21,7 @@ from tailrace.core.access.users.lookup import UserLookup
 from tailrace.core.access.users.password_checker import PasswordChecker
 from tailrace.core.metadata.store import MetadataStore
 from tailrace.core.metadata.stored_entities import StoredEntities
+from tailrace.core.runtime.clock import Clock
 from tailrace.core.runtime.metrics import Metrics
 from tailrace.core.security.tls_config import TlsConfig
 from tailrace.processes.proxy_access_config import ProxyAccessConfig
@@ -32,7 +35,9 @@ class KnownUsers(NamedTuple):
     """Who is known, and what decides."""
 
     passwords: Passwords
+    tokens: Tokens
     authorizer: Authorizer | None
+    audit: Audit | None = None
 
 
 def new_server(
@@ -53,11 +58,15 @@ def new_server(
 
 
 async def known_users(
-    config: ProxyAccessConfig, store: MetadataStore, paths: ClusterPaths, stack: AsyncExitStack
+    config: ProxyAccessConfig,
+    store: MetadataStore,
+    paths: ClusterPaths,
+    clock: Clock,
+    stack: AsyncExitStack,
 ) -> KnownUsers:
     """Read a namespace's users and access lists, and follow them until the stack closes.
 
-    Errors: Unavailable, CorruptData.
+    Errors: Unavailable, CorruptData; OSError: the audit log cannot be written.
     """
     users = StoredEntities(store, paths.users, USER_CODEC)
     lookup = UserLookup(users, await cluster_secret(store, paths.user_secret))
@@ -65,8 +74,16 @@ async def known_users(
     stack.push_async_callback(passwords.close)
     await users.start()
     stack.push_async_callback(users.close)
+    bearers = TokenValidator(config.oauth, clock)
+    stack.push_async_callback(bearers.close)
+    if config.oauth.jwks_url:
+        bearers.start()
+    audit = audit_of(config.authorization.audit_level, config.authorization.audit_log, clock.now_ms)
+    if audit is not None:
+        audit.check()
+        stack.push_async_callback(audit.close)
     if not config.authorization.enabled:
-        return KnownUsers(passwords, None)
+        return KnownUsers(passwords, bearers.check, None, audit)
     acls = AclStore(
         store,
         paths.acls,
@@ -77,7 +94,7 @@ async def known_users(
     )
     await acls.start()
     stack.push_async_callback(acls.close)
-    return KnownUsers(passwords, acls.authorizer)
+    return KnownUsers(passwords, bearers.check, acls.authorizer, audit)
 
 
 class Guarding(NamedTuple):
@@ -98,9 +115,10 @@ def guard(
     of_certificate = user_of_certificate(PrincipalRules(how.principal_rules))
     means = Means(
         passwords=known.passwords if "basic" in schemes else None,
+        tokens=known.tokens if "bearer" in schemes else None,
         user_of_certificate=of_certificate if "certificate" in schemes else None,
     )
     callers = Callers(means, how.failed_delay_ms)
-    access = CallAccess(callers, lambda: known.authorizer, topics.topic_of)
+    access = CallAccess(callers, lambda: known.authorizer, topics.topic_of, audit=known.audit)
     metrics.register("proxy_access", access.metrics)
     server.guard(access)

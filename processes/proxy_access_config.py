@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 
 from tailrace.broker.authorization.config import AuthorizationConfig
+from tailrace.core.access.oauth.config import OAuthConfig
 from tailrace.core.access.principals import PrincipalRules
 from tailrace.core.runtime.config import NotNegative, setting
 from tailrace.core.security.tls_config import TlsConfig
@@ -24,6 +25,7 @@ class ProxyAccessConfig:
         100,
         "How long a failed authentication is not answered.",
     )
+    oauth: OAuthConfig = field(default_factory=OAuthConfig)
     authorization: AuthorizationConfig = field(default_factory=AuthorizationConfig)
 
     def __post_init__(self) -> None:

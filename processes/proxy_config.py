@@ -5,6 +5,7 @@ from typing import Final
 
 from typing_extensions import override
 
+from tailrace.core.access.callers import check_schemes
 from tailrace.core.ledger.config import BookieClientConfig, LedgerClientConfig
 from tailrace.core.ledger.config import ReadConfig as BookieReadConfig
 from tailrace.core.log.cold.config import ColdConfig
@@ -68,6 +69,7 @@ class ProxyProcessConfig:
         if self.session_timeout_ms < 1:
             raise ValueError("zkSessionTimeout must be positive")
         self.grpc.check_tls(self.access.tls)
+        check_schemes("proxy.authentication", self.grpc.authentication, self.access.oauth)
         if self.ledgers.root != LEDGERS_ROOT:
             raise ValueError("ledgersPath is what the namespace is bound to: leave it unset")
 

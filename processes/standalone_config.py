@@ -6,6 +6,7 @@ from pathlib import Path
 from tailrace.bookie.config import BookieConfig
 from tailrace.bookie.security_config import BookieSecurity
 from tailrace.broker.config import BrokerConfig
+from tailrace.core.access.callers import check_schemes
 from tailrace.core.log.cold.config import ColdConfig
 from tailrace.core.log.config import LogConfig
 from tailrace.core.runtime.config import setting
@@ -77,7 +78,9 @@ class StandaloneConfig:
                 "the one inside of this process does not"
             )
         if self.proxy.enabled:
-            self.proxy.grpc.check_tls(self.broker.network.tls)
+            grpc, network = self.proxy.grpc, self.broker.network
+            grpc.check_tls(network.tls)
+            check_schemes("proxy.authentication", grpc.authentication, network.sasl.oauth)
 
     @property
     def metadata_path(self) -> Path:

@@ -83,5 +83,10 @@ def _guard(
 ) -> None:
     network = config.broker.network
     how = Guarding(config.proxy.grpc, network.principal_rules, lambda: network.sasl.failed_delay_ms)
-    known = KnownUsers(broker.authentication.passwords, broker.authorizer)
+    known = KnownUsers(
+        broker.authentication.passwords,
+        broker.authentication.bearers.check,
+        broker.authorizer,
+        broker.audit,
+    )
     guard(server, how, known, topics, metrics)

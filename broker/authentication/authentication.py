@@ -61,6 +61,8 @@ class Authentication:
             for each in configs.values()
             if OAUTHBEARER in each.mechanisms
         }
+        self.bearers = TokenValidator(config.oauth, clock)
+        """For whatever takes bearer tokens: OAUTHBEARER, HTTP, gRPC."""
         self.metrics = AuthenticationMetrics()
         self.users = UserLookup(users, secret)
         self.passwords = PasswordChecker(self.users)
@@ -83,18 +85,23 @@ class Authentication:
                 metrics.register("broker_oauth_keys", numbers, listener=listener)
         for bearers in self._bearers.values():
             bearers.start()
+        if self.config.oauth.jwks_url:
+            metrics.register("oauth_keys", self.bearers.keys.metrics)
+            self.bearers.start()
 
     async def close(self) -> None:
         """Let the threads end. Idempotent."""
         await self.passwords.close()
         for bearers in self._bearers.values():
             await bearers.close()
+        await self.bearers.close()
 
     def _mechanism(self, name: str, config: SaslConfig) -> SaslMechanism:
         if name == Plain.name:
             return Plain(self.passwords)
         if name == OAUTHBEARER:
             return OAuthBearer(self._bearers[config.oauth].check)
+            return OAuthBearer(self.bearers.check)
         mechanism = next(each for each in ScramMechanism if each.sasl_name == name)
 
         def find(user: str, extensions: Mapping[str, str]) -> ScramIdentity | None:

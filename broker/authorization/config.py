@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Final
 
-from tailrace.broker.authorization.audit import AuditLevel
+from tailrace.core.access.audit import AuditLevel
 from tailrace.core.runtime.config import ConfigError, setting
 
 STANDARD_AUTHORIZER: Final = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"

@@ -25,7 +25,7 @@ class Basic(NamedTuple):
         return f"Basic(user={self.user!r})"
 
 
-class Bearer(NamedTuple):
+class BearerToken(NamedTuple):
     """A token that says who has it."""
 
     token: str
@@ -33,21 +33,21 @@ class Bearer(NamedTuple):
     @override
     def __repr__(self) -> str:
         """Return nothing of the token."""
-        return "Bearer()"
+        return "BearerToken()"
 
 
 class BadAuthorization(ValueError):
     """A header that is neither. The text has nothing of it: it may be a password."""
 
 
-def authorization_of(header: str) -> Basic | Bearer:
+def authorization_of(header: str) -> Basic | BearerToken:
     """Read a header's value. Errors: BadAuthorization."""
     if len(header) > HEADER_CHARS_MAX:
         raise BadAuthorization(f"more than {HEADER_CHARS_MAX} characters")
     scheme, _, rest = header.strip().partition(" ")
     rest = rest.strip()
     if scheme.lower() == "bearer" and rest and " " not in rest:
-        return Bearer(rest)
+        return BearerToken(rest)
     if scheme.lower() == "basic":
         return _basic(rest)
     raise BadAuthorization("not Basic or Bearer")

@@ -31,7 +31,7 @@ BODY_BYTES_MAX: Final = 64 * 1024
 CONNECTIONS_MAX: Final = 1_000
 """One more is closed at once."""
 HEAD_S: Final = 10.0
-"""A connection whose first request is not there by then is closed."""
+"""A connection whose first request is not there by then is closed, at twice of it at the latest."""
 _BACKLOG: Final = 32
 _CLOSE_S: Final = 2.0
 
@@ -123,8 +123,11 @@ class HttpServer:
         self._new_listening = listening
         self._listening: Listening | None = None
         self._runner: web.AppRunner | None = None
-        self._greeted: set[asyncio.BaseProtocol] = set()
-        """Connections whose first request is awaited."""
+        self._silent: set[asyncio.BaseProtocol] = set()
+        """Connections whose first request is awaited, and some that have ended since."""
+        self._silent_before: set[asyncio.BaseProtocol] = set()
+        """Those of them that were there at the last look."""
+        self._look: asyncio.TimerHandle | None = None
 
     async def start(self, listening: "socket.socket | None" = None) -> None:
         """Listen, or serve a socket that listens. Errors: OSError when the address is taken."""
@@ -135,6 +138,7 @@ class HttpServer:
             app.router.add_route(*route, self._adapted(route, handler))
         self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=_CLOSE_S)
         await self._runner.setup()
+        self._look = asyncio.get_running_loop().call_later(HEAD_S, self._end_silent)
         try:
             if listening is not None:
                 await web.SockSite(self._runner, listening, backlog=_BACKLOG).start()
@@ -150,6 +154,8 @@ class HttpServer:
 
     async def close(self) -> None:
         """Stop listening and end what is open, within two seconds. Idempotent."""
+        if self._look is not None:
+            self._look.cancel()
         listening, self._listening = self._listening, None
         if listening is not None:
             listening.close()
@@ -162,21 +168,26 @@ class HttpServer:
         server = None if self._runner is None else self._runner.server
         if server is None or len(server.connections) >= CONNECTIONS_MAX:
             return _Closed()
+        if len(self._silent) >= 2 * CONNECTIONS_MAX:
+            self._silent.intersection_update(server.connections)
         made = server()
-        self._greeted.add(made)
-        asyncio.get_running_loop().call_later(HEAD_S, self._end_silent, made)
+        self._silent.add(made)
         return made
 
-    def _end_silent(self, made: "web.RequestHandler") -> None:
-        if made in self._greeted:
-            self._greeted.discard(made)
-            made.force_close()
+    def _end_silent(self) -> None:
+        server = None if self._runner is None else self._runner.server
+        for each in () if server is None else server.connections:
+            if each in self._silent_before:
+                each.force_close()
+        self._silent, self._silent_before = set(), self._silent
+        self._look = asyncio.get_running_loop().call_later(HEAD_S, self._end_silent)
 
     def _adapted(
         self, route: tuple[str, str], handler: Handler | Asked
     ) -> "Callable[[web.Request], Awaitable[web.Response]]":
         async def answer(request: "web.Request") -> "web.Response":
-            self._greeted.discard(request.protocol)
+            self._silent.discard(request.protocol)
+            self._silent_before.discard(request.protocol)
             refused = await self._guard(_head(route, request)) if self._guard else None
             if refused is not None:
                 return _response(refused)

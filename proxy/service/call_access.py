@@ -18,11 +18,13 @@ from urllib.parse import unquote
 from google.protobuf.message import Message
 
 from tailrace.core.access.acls.model import CLUSTER_NAME, Operation, ResourceType
+from tailrace.core.access.audit import Action, Audit, Door
 from tailrace.core.access.authorizer import Authorizer
-from tailrace.core.access.callers import Call, Callers
+from tailrace.core.access.callers import Call, Caller, Callers
 from tailrace.core.access.requester import Requester
 from tailrace.core.access.sasl.mechanism import AuthenticationFailed
 from tailrace.core.errors import CoreError, OverCapacity, Unavailable
+from tailrace.core.runtime.clock import Clock, SystemClock
 from tailrace.core.runtime.metrics import counter
 from tailrace.protocol.proxy.methods import PROXY_ADMIN, READ_PROXY, WRITE_PROXY, Method
 from tailrace.protocol.proxy.write_proxy_pb2 import ServerInfo
@@ -32,6 +34,8 @@ logger = logging.getLogger(__name__)
 
 NAMES_A_TURN: Final = 500
 """Streams of a handshake's answer that are asked about before others have their turn."""
+_IPV4_MAPPED: Final = "::ffff:"
+_DOOR: Final = "GRPC"
 _AUTHORIZATION: Final = "authorization"
 
 
@@ -106,25 +110,31 @@ class CallAccess:
         callers: Callers,
         authorizer: Callable[[], Authorizer | None],
         topic_of: Callable[[str], Awaitable[str]] = _same_name,
+        clock: Clock | None = None,
+        audit: Audit | None = None,
     ) -> None:
         """`topic_of` returns the name by which a stream is authorized; it may raise CoreError."""
         self.metrics = CallAccessMetrics()
         self._callers = callers
         self._authorizer = authorizer
         self._topic_of = topic_of
+        self._audit = audit
+        self.now_ms = (clock or SystemClock()).now_ms
 
     async def enter(self, method: Method, context: CallContext) -> "Entered":
         """Find out who calls. Errors: NotLetIn."""
         call = call_of(context)
         try:
-            requester = await self._callers.requester(call)
+            caller = await self._callers.caller(call)
         except AuthenticationFailed as error:
             self.metrics.unauthenticated_total += 1
+            if self._audit is not None and call.brings:
+                self._audit.refused(call.host, _DOOR, call.brings, error.reason)
             logger.info("call_unauthenticated peer=%s reason=%r", call.host, error.reason)
             raise NotLetIn("UNAUTHENTICATED", str(error)) from None
         except (OverCapacity, Unavailable) as error:
             raise NotLetIn("UNAVAILABLE", str(error)) from error
-        return Entered(self, method, requester)
+        return Entered(self, method, caller)
 
     async def resource(self, kind: ResourceType, stream: str) -> str:
         """Return the name of what is asked for. Errors: NotLetIn."""
@@ -141,25 +151,34 @@ class CallAccess:
         authorizer = self._authorizer()
         return None if authorizer is None else authorizer.version
 
-    def allows(self, requester: Requester, need: Need, name: str) -> bool:
-        """Return whether a caller may do something."""
+    def allows(self, requester: Requester, need: Need, name: str, method: str = "") -> bool:
+        """Return whether a caller may do something. `method`: asked for; else it is not noted."""
         authorizer = self._authorizer()
-        return authorizer is None or authorizer.allows(requester, *need, name)
+        if authorizer is None:
+            return True
+        allowed = authorizer.allows(requester, *need, name)
+        if self._audit is not None and method:
+            door, action = Door(_DOOR, method), Action(*need, name)
+            self._audit.authorized(requester, door, action, object(), allowed=allowed)
+        return allowed
 
 
 class Entered:
     """One call whose caller is known."""
 
-    def __init__(self, access: CallAccess, method: Method, requester: Requester) -> None:
+    def __init__(self, access: CallAccess, method: Method, caller: Caller) -> None:
         self._access = access
+        self._expires_at_ms = caller.expires_at_ms
+        self._method = method.path
         self._need = NEEDS[method.path]
-        self._requester = requester
+        self._requester = caller.requester
         self._resource: str | None = None
         self._version: int | None = None
 
     async def check(self, request: Any) -> None:
         """Let a request in, or refuse it. Errors: NotLetIn."""
         if self._need is None or self._access.version is None:
+            self.recheck()
             return
         if self._resource is None:
             opening = getattr(request, "open", request)  # of a write stream, whose first names it
@@ -169,10 +188,12 @@ class Entered:
 
     def recheck(self) -> None:
         """Refuse what is not allowed any more. Errors: NotLetIn. Cost: none without a change."""
+        if self._expires_at_ms is not None and self._access.now_ms() >= self._expires_at_ms:
+            raise NotLetIn("UNAUTHENTICATED", "the token has expired")
         version = self._access.version
         if self._need is None or self._resource is None or version == self._version:
             return
-        if not self._access.allows(self._requester, self._need, self._resource):
+        if not self._access.allows(self._requester, self._need, self._resource, self._method):
             self._access.metrics.denied_total += 1
             operation, kind = self._need.operation.name, self._need.resource_type.name
             text = f"{self._requester.principal} may not {operation} {kind} {self._resource}"
@@ -201,8 +222,13 @@ def call_of(context: CallContext) -> Call:
 
 
 def host_of(peer: str) -> str:
-    """Return the address in gRPC's name of a peer. Shape: `ipv6:%5B::1%5D:7` -> `::1`."""
+    """Return the address in gRPC's name of a peer, as access lists name it.
+
+    Shape: `ipv6:%5B::1%5D:7` -> `::1`; IPv4 within IPv6 is IPv4.
+    """
     kind, _, rest = peer.partition(":")
     if kind not in ("ipv4", "ipv6"):
         return peer
-    return unquote(rest).rpartition(":")[0].strip("[]")
+    host = unquote(rest).rpartition(":")[0].strip("[]")
+    within = host.lower().removeprefix(_IPV4_MAPPED)
+    return within if "." in within and ":" not in within else host

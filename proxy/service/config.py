@@ -30,8 +30,9 @@ class GrpcConfig:
         "proxy.authentication",
         (),
         "How calls prove whose they are, a list: basic (users and passwords, as for SASL, in the "
-        "call's `authorization`), certificate (by TLS; ssl.principal.mapping.rules names the user)."
-        " A call that does by none of them is refused. Empty: all are User:ANONYMOUS's",
+        "call's `authorization`), bearer (tokens there, by sasl.oauthbearer.*), certificate (by "
+        "TLS; ssl.principal.mapping.rules names the user). A call that does by none of them is "
+        "refused. Empty: all are User:ANONYMOUS's",
     )
     message_bytes_max: _MessageBytes = setting(
         "proxy.message.bytes.max",

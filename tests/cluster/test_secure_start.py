@@ -7,12 +7,21 @@ import re
 import ssl
 import urllib.error
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, KafkaError, Producer
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
+from confluent_kafka.admin import (
+    AclBinding,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    NewTopic,
+    ResourcePatternType,
+    ResourceType,
+)
 
 from tailrace import dlog
 from tests.cluster.cli import tailrace
@@ -23,12 +32,22 @@ WITHIN_S = 30
 PORTS = (
     *("--set", "admin.http.enable=true", "--set", "admin.http.port=0"),
     *("--set", "proxy.enable=true", "--set", "proxy.listener=127.0.0.1:0"),
+    *("--set", "log.level=debug"),  # what is in no line of it is in no log
 )
 
 
-@pytest.fixture
-def broker(broker_factory: Callable[..., TailraceProcess]) -> TailraceProcess:
-    return broker_factory("--secure", *PORTS).start(f"SASL_SSL://127.0.0.1:{free_port()}")
+@pytest.fixture(scope="module")
+def plain() -> str:
+    """Where a listener is that asks nobody, on loopback."""
+    return f"127.0.0.1:{free_port()}"
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory, plain: str) -> Iterator[TailraceProcess]:
+    process = TailraceProcess(tmp_path_factory.mktemp("secured") / "data", "--secure", *PORTS)
+    process.start(f"SASL_SSL://127.0.0.1:{free_port()},PLAINTEXT://{plain}")
+    yield process
+    process.close()
 
 
 def properties(text: str) -> dict[str, str]:
@@ -80,18 +99,6 @@ def test_what_is_printed_gets_in_and_nothing_else_does(broker: TailraceProcess) 
     trusting_others = client(broker)
     del trusting_others["ssl.ca.location"]
     assert is_refused(trusting_others, KafkaError._SSL)
-
-
-def test_a_later_start_has_the_same_and_prints_nothing_of_it(broker: TailraceProcess) -> None:
-    settings = client(broker)
-    password = settings["sasl.password"]
-    assert broker.output.count(password) == 2
-    assert to_and_fro(settings, "a") == b"a"
-    broker.kill()
-    listen = f"SASL_SSL://{broker.bootstrap}"
-    broker.start(listen)
-    assert broker.output.count(password) == 2, "and not in the log either"
-    assert to_and_fro(settings, "b") == b"b"
 
 
 def _asked(broker: TailraceProcess, path: str, user: tuple[str, str] | None) -> int:
@@ -149,3 +156,39 @@ def test_commands_come_by_the_file_that_was_written(broker: TailraceProcess) -> 
     assert tailrace("topic", "stats", "t", *at).returncode == 0
     plain = tailrace("cleaner", "status", "--admin", admin)
     assert (plain.returncode, b"--command-config" in plain.stderr) == (3, True)
+
+
+def test_users_and_strangers_may_do_what_access_lists_say(
+    broker: TailraceProcess, plain: str
+) -> None:
+    file = str(broker.data / "security" / "client.properties")
+    alice = ("alice", "correct horse")
+    made = ("user", "create", "alice", "-b", broker.bootstrap, "--command-config", file)
+    assert tailrace(*made, stdin=alice[1].encode()).returncode == 0
+    assert to_and_fro(client(broker), "t") == b"t"
+    for topic in ("t", "missing"):
+        assert _asked(broker, f"/topics/{topic}/latest", alice) == 403
+    allow = AclBinding(
+        *(ResourceType.TOPIC, "t", ResourcePatternType.LITERAL),
+        *("User:alice", "*", AclOperation.READ, AclPermissionType.ALLOW),
+    )
+    admin = AdminClient(client(broker))
+    (created,) = admin.create_acls([allow]).values()
+    created.result(WITHIN_S)
+    assert _asked(broker, "/topics/t/latest", alice) == 200
+    assert _asked(broker, "/topics/missing/latest", alice) == 403
+    nobody = AdminClient({"bootstrap.servers": plain, "log_level": 0})
+    (denied,) = nobody.create_topics([NewTopic("u", 1, 1)]).values()
+    with pytest.raises(KafkaException, match="AUTHORIZATION_FAILED"):
+        denied.result(WITHIN_S)
+
+
+def test_a_later_start_has_the_same_and_prints_nothing_of_it(broker: TailraceProcess) -> None:
+    settings = client(broker)
+    password = settings["sasl.password"]
+    assert broker.output.count(password) == 2
+    broker.kill()
+    broker.start(f"SASL_SSL://{broker.bootstrap}")
+    assert broker.output.count(password) == 2, "and not in the log either"
+    assert base64.b64encode(f"admin:{password}".encode()).decode() not in broker.output
+    assert to_and_fro(settings, "b") == b"b"

@@ -1,14 +1,17 @@
 """`tailrace proxy write` on ZooKeeper and three bookies."""
 
 import asyncio
+import json
 from collections.abc import Callable, Coroutine, Iterator
 from itertools import count
+from pathlib import Path
 from typing import Any, Final, TypeVar, cast
 from urllib.request import urlopen
 
 import grpc
 import pytest
 
+from tailrace import dlog
 from tailrace.core.metadata.layout import LogPaths
 from tailrace.dlog import sync
 from tailrace.protocol.proxy.common_pb2 import (
@@ -20,6 +23,8 @@ from tailrace.protocol.proxy.common_pb2 import (
 )
 from tailrace.protocol.proxy.read_proxy_pb2 import ReadRequest
 from tailrace.protocol.proxy.write_proxy_pb2 import StreamRequest, WriteRequest, WriteResponse
+from tests.certificates import Authority
+from tests.cluster.cli import output
 from tests.cluster.load import TOPIC, create_topic
 from tests.cluster.three_bookies import SESSION_MS, ThreeBookies
 from tests.ports import free_port
@@ -336,6 +341,58 @@ def test_what_a_start_cannot_do_is_named(
     taken.at = one.at
     assert "give another --listen" in taken.refused()
     nowhere = proxy("--metadata", f"{cluster.metadata}-elsewhere")
-    output = nowhere.refused()
-    assert "is bound to" in output
-    assert "Traceback" not in output
+    said = nowhere.refused()
+    assert "is bound to" in said
+    assert "Traceback" not in said
+
+
+def test_proxies_know_the_users_of_their_namespace(
+    cluster: ThreeBookies, proxy: Callable[..., WriteProxyUnderTest], tmp_path: Path
+) -> None:
+    authority = Authority(tmp_path / "keys")
+    for user in ("alice", "bob"):
+        made = ("user", "create", user, "--namespace", cluster.namespace)
+        output(*made, stdin=f"{user}'s password".encode())
+    secured = [
+        "proxy.ssl.enable=true",
+        "proxy.authentication=basic",
+        f"ssl.keystore.location={authority.store('proxy', '127.0.0.1')}",
+        "authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "super.users=User:alice",
+    ]
+    given = [part for each in secured for part in ("--set", each)]
+    proxy(*given).start()
+    reader = ReadProxyUnderTest(cluster.metadata, cluster.namespace, 9, *given).start()
+
+    def settings(user: str) -> dict[str, str]:
+        module = "org.apache.kafka.common.security.scram.ScramLoginModule"
+        password = f"{user}'s password"
+        return {
+            "security.protocol": "SASL_SSL",
+            "sasl.mechanism": "SCRAM-SHA-512",
+            "sasl.jaas.config": f'{module} required username="{user}" password="{password}";',
+            "ssl.truststore.location": str(authority.certificate),
+            "connect.timeout.ms": "10000",
+        }
+
+    try:
+        with sync.ThinClient(cluster.namespace, settings=settings("alice")) as alice:
+            alice.create("guarded")
+            alice.write("guarded", b"a record")
+            with alice.read("guarded") as found:
+                assert next(found).payload == b"a record"
+        with sync.ThinClient(cluster.namespace, settings=settings("bob")) as bob:
+            for refused in (
+                lambda: bob.write("guarded", b"x"),
+                lambda: bob.create("other"),
+                lambda: bob.read_last("guarded"),
+            ):
+                with pytest.raises(dlog.ProxyError, match="User:bob may not"):
+                    refused()
+        file = tmp_path / "client.properties"
+        file.write_text("".join(f"{key}={value}\n" for key, value in settings("alice").items()))
+        listed = ("proxy", "list", "--namespace", cluster.namespace, "--json")
+        rows = json.loads(output(*listed, "--command-config", str(file)))
+        assert {row["status"] for row in rows} == {"WRITE_AND_ACCEPT", "SERVING"}
+    finally:
+        reader.close()

@@ -12,6 +12,7 @@ from tailrace.core.access.client.login import login_of
 from tailrace.core.access.sasl.oauthbearer_client import read_token_file, token_of
 from tailrace.core.runtime.clock import Clock, SystemClock
 from tailrace.core.runtime.config import Secret
+from tailrace.core.runtime.stored_json import NOT_JSON
 
 UNKNOWN_LIFETIME_S: Final = 300.0
 """A token that does not say when it expires is read again after so long."""
@@ -51,6 +52,6 @@ def _claims(token: str) -> Mapping[str, object]:
     try:
         _, payload, _ = token.split(".")
         claims = json.loads(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))
-    except ValueError:  # no three parts, no base64, no UTF-8, no JSON
+    except (ValueError, *NOT_JSON):  # no three parts, no base64, no UTF-8, no JSON
         return {}
     return claims if isinstance(claims, dict) else {}

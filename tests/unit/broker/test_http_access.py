@@ -1,6 +1,8 @@
 """Who may ask what over HTTP: a row a path, and one answer whether a topic is there or not."""
 
 import asyncio
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,16 +12,18 @@ from tailrace.broker.http_admin import BrokerHttp
 from tailrace.compaction.cleaner.config import CleanerConfig
 from tailrace.compaction.cleaner.pool import CleanerPool
 from tailrace.core.access.acls.model import Operation, ResourceType
+from tailrace.core.access.audit import Audit, AuditLevel
 from tailrace.core.access.authorization_header import basic_header
 from tailrace.core.access.callers import Callers, Means
 from tailrace.core.access.requester import Requester
 from tailrace.core.errors import OverCapacity
-from tailrace.core.runtime.http import HttpHead
+from tailrace.core.runtime.http import HttpHead, HttpReply, HttpServer
 from tailrace.core.runtime.metrics import Metrics
 from tests.unit.broker.fakes import make_world
 from tests.unit.compaction.cleaner.computing import InlineComputer
 
 HOST = "10.0.0.1"
+WITHIN_S = 30
 ALICE = basic_header("alice", "right")
 CLUSTER = (ResourceType.CLUSTER, "kafka-cluster")
 TABLE = {
@@ -153,5 +157,76 @@ def test_who_may_come_by_certificate_only_gets_403() -> None:
         asked = head("GET /cleaner", None)
         assert status(await door.refusal(asked)) == 403
         assert await door.refusal(asked._replace(certificate=b"der")) is None
+
+    asyncio.run(run())
+
+
+def test_the_audit_log_has_refusals_and_no_secret(tmp_path: Path) -> None:
+    async def run() -> None:
+        audit = Audit(AuditLevel.DENIED, tmp_path / "audit", lambda: 0)
+        callers = Callers(Means(OnePassword()), lambda: 0)
+        door = HttpAccess(callers, lambda: Only(TABLE["GET /cleaner"]), (), audit)
+        for asked in (
+            head("GET /cleaner", None),
+            head("GET /cleaner", basic_header("alice", "hunter2")),
+            head("GET /cleaner"),
+            head("GET /topics/{topic}/latest"),
+        ):
+            await door.refusal(asked)
+        await audit.close()
+
+    asyncio.run(run())
+    text = (tmp_path / "audit").read_text()
+    wrong, denied = map(json.loads, text.splitlines())
+    assert (wrong["event"], wrong["listener"], wrong["mechanism"]) == (
+        "authentication",
+        "HTTP",
+        "basic",
+    )
+    assert (denied["principal"], denied["operation"], denied["name"], denied["api"]) == (
+        "User:alice",
+        "READ",
+        "t",
+        "GET /topics/{topic}/latest",
+    )
+    assert "hunter2" not in text
+
+
+HOSTILE = [
+    b"Authorization: Basic \xff\xfe\x00",
+    b"Authorization: Basic " + b"A" * 7000,
+    b"Authorization: Basic " + b"A" * 100_000,
+    b"Authorization:",
+    b"Authorization: Basic YWxpY2U6d3Jvbmc=\r\nAuthorization: Basic YWxpY2U6cmlnaHQ=",
+    b"Authorization: Basic YWxpY2U6cmlnaHQ\r\n =",
+    b"Authorization : Basic YWxpY2U6cmlnaHQ=",
+    b"X: y\r\n" * 1000 + b"X: y",
+]
+
+
+def test_headers_of_any_kind_let_nobody_in() -> None:
+    """The right password stands last, or in what is no header of HTTP's."""
+
+    async def answer(port: int, headers: bytes) -> bytes:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        try:
+            writer.write(b"GET /cleaner HTTP/1.1\r\nHost: h\r\nConnection: close\r\n")
+            writer.write(headers + b"\r\n\r\n")
+            async with asyncio.timeout(WITHIN_S):
+                return (await reader.readline())[9:12]
+        finally:
+            writer.close()
+
+    async def run() -> None:
+        routes = {("GET", "/cleaner"): lambda _: HttpReply("let in")}
+        server = HttpServer("127.0.0.1", 0, routes, guard=access(None).refusal)
+        await server.start()
+        try:
+            for headers in HOSTILE:
+                assert await answer(server.port, headers) in (b"400", b"401", b"431"), headers[:60]
+            right = f"Authorization: {ALICE}".encode()
+            assert await answer(server.port, right) == b"200"
+        finally:
+            await server.close()
 
     asyncio.run(run())

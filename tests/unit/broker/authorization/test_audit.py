@@ -6,7 +6,10 @@ from typing import Any
 
 import pytest
 
-from tailrace.broker.authorization.audit import (
+from tailrace.core.access.acls.model import CLUSTER_NAME
+from tailrace.core.access.acls.model import Operation as Op
+from tailrace.core.access.acls.model import ResourceType as Of
+from tailrace.core.access.audit import (
     TEXT_MAX,
     Action,
     Audit,
@@ -14,9 +17,6 @@ from tailrace.broker.authorization.audit import (
     Door,
     audit_of,
 )
-from tailrace.core.access.acls.model import CLUSTER_NAME
-from tailrace.core.access.acls.model import Operation as Op
-from tailrace.core.access.acls.model import ResourceType as Of
 from tailrace.core.access.requester import Requester
 from tailrace.protocol.kafka import apis
 from tailrace.protocol.kafka.messages.list_groups import ListGroupsRequest

@@ -10,7 +10,7 @@ from tailrace.core.access.authorization_header import (
     HEADER_CHARS_MAX,
     BadAuthorization,
     Basic,
-    Bearer,
+    BearerToken,
     authorization_of,
     basic_header,
 )
@@ -19,13 +19,13 @@ from tailrace.core.access.authorization_header import (
 RFC = [
     ("Basic QWxhZGRpbjpvcGVuIHNlc2FtZQ==", Basic("Aladdin", "open sesame")),
     ("Basic dGVzdDoxMjPCow==", Basic("test", "123£")),
-    ("Bearer mF_9.B5f-4.1JqM", Bearer("mF_9.B5f-4.1JqM")),
+    ("Bearer mF_9.B5f-4.1JqM", BearerToken("mF_9.B5f-4.1JqM")),
     ("bAsIc  QWxhZGRpbjpvcGVuIHNlc2FtZQ== ", Basic("Aladdin", "open sesame")),
 ]
 
 
 @pytest.mark.parametrize(("header", "expected"), RFC)
-def test_what_the_standards_write(header: str, expected: Basic | Bearer) -> None:
+def test_what_the_standards_write(header: str, expected: Basic | BearerToken) -> None:
     assert authorization_of(header) == expected
 
 
@@ -80,4 +80,4 @@ def test_a_colon_parts_user_and_password() -> None:
 
 
 def test_secrets_are_not_shown() -> None:
-    assert "hunter2" not in repr((Basic("u", "hunter2"), Bearer("hunter2")))
+    assert "hunter2" not in repr((Basic("u", "hunter2"), BearerToken("hunter2")))

@@ -127,8 +127,12 @@ def test_who_sends_nothing_is_ended(
 def test_one_connection_too_many_is_ended(
     authority: Authority, monkeypatch: pytest.MonkeyPatch, *, is_secured: bool
 ) -> None:
-    monkeypatch.setattr(https, "HANDSHAKES_MAX", 0)
-    monkeypatch.setattr(http, "CONNECTIONS_MAX", 0)
+    for module, limits in (
+        (https, {"HANDSHAKES_MAX": 0, "HANDSHAKE_S": 3600.0}),
+        (http, {"CONNECTIONS_MAX": 0, "HEAD_S": 3600.0}),
+    ):
+        for name, value in limits.items():
+            monkeypatch.setattr(module, name, value)
 
     async def run() -> None:
         config = TlsConfig(keystore_location=authority.store("server", "localhost"))

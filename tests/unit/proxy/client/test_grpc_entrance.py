@@ -13,7 +13,8 @@ from google.protobuf.message import Message
 from tailrace.core.access.authorization_header import basic_header
 from tailrace.core.access.callers import Callers, Means
 from tailrace.core.access.client.config import ClientConfig as SecurityConfig
-from tailrace.core.access.sasl.mechanism import Authenticated, AuthenticationFailed
+from tailrace.core.access.oauth.claims import Bearer
+from tailrace.core.access.oauth.compact import TokenRefused
 from tailrace.core.runtime.clock import ManualClock
 from tailrace.core.runtime.config import Assignment, ConfigError, load
 from tailrace.core.security.tls_config import TlsConfig
@@ -62,10 +63,10 @@ class Known:
     async def is_right(self, user: str, password: str) -> bool:
         return (user, password) == ("alice", "right")
 
-    async def user_of(self, token: str) -> Authenticated:
+    async def bearer(self, token: str) -> Bearer:
         if token != "good":
-            raise AuthenticationFailed("the token is not valid")
-        return Authenticated("bob", "OAUTHBEARER")
+            raise TokenRefused("a test")
+        return Bearer("bob", 1 << 62)
 
 
 class Service:
@@ -91,7 +92,7 @@ async def served(authority: Authority, *, client_auth: Any = "none") -> AsyncIte
     )
     tls = GrpcTls(config)
     server = GrpcServer(GrpcConfig(), tls.credentials)
-    server.guard(CallAccess(Callers(Means(Known(), Known()), lambda: 0), lambda: None))
+    server.guard(CallAccess(Callers(Means(Known(), Known().bearer), lambda: 0), lambda: None))
     port = server.bind("127.0.0.1", 0)
     server.add(WRITE_PROXY, Service())
     server.add(READ_PROXY, Service())

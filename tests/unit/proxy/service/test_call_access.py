@@ -18,9 +18,11 @@ from grpc_health.v1 import health_pb2
 from tailrace.core.access.acls.model import Operation, ResourceType
 from tailrace.core.access.authorization_header import basic_header
 from tailrace.core.access.callers import Callers, Means
+from tailrace.core.access.oauth.claims import Bearer
 from tailrace.core.access.requester import Requester
 from tailrace.core.access.sasl.mechanism import AuthenticationFailed
 from tailrace.core.errors import OverCapacity, Unavailable
+from tailrace.core.runtime.clock import ManualClock
 from tailrace.core.security import followed_files
 from tailrace.core.security.tls_config import TlsConfig
 from tailrace.protocol.proxy.common_pb2 import SUCCESS, ResponseHeader
@@ -166,6 +168,10 @@ async def _openings() -> AsyncIterator[bytes]:
     yield WriteStreamRequest(open=opening).SerializeToString()
 
 
+async def _same(stream: str) -> str:
+    return stream
+
+
 @asynccontextmanager
 async def serving(
     only: Only | None,
@@ -173,9 +179,10 @@ async def serving(
     topic_of: Any = None,
     tls: GrpcTls | None = None,
     channel_credentials: grpc.ChannelCredentials | None = None,
+    clock: ManualClock | None = None,
 ) -> AsyncIterator[Asking]:
     callers = Callers(means or Means(Passwords()), lambda: 0)
-    access = CallAccess(callers, lambda: only, *([topic_of] if topic_of else []))
+    access = CallAccess(callers, lambda: only, topic_of or _same, clock)
     credentials = None if tls is None else tls.credentials
     server, service = GrpcServer(GrpcConfig(), credentials), Everything()
     server.guard(access)
@@ -264,6 +271,27 @@ def test_what_is_taken_away_ends_a_read_at_its_next_message() -> None:
                 await call.read()
             assert ended.value.code() is grpc.StatusCode.PERMISSION_DENIED
             assert (asked, only.asked) == (1, 2)
+
+    run(story)
+
+
+def test_a_token_that_expires_ends_a_read_at_its_next_message() -> None:
+    async def story() -> None:
+        clock = ManualClock()
+
+        async def bearer(_: str) -> Bearer:
+            return Bearer("alice", clock.now_ms() + 1_000)
+
+        means = Means(tokens=bearer)
+        async with serving(None, means, clock=clock) as asking:
+            call = asking.begin(METHODS["read"], "Bearer a")
+            assert ReadResponse.FromString(await call.read()).header == OK
+            clock.advance_ms(1_000)
+            asking.service.go_on.set()
+            with pytest.raises(grpc.aio.AioRpcError) as ended:
+                await call.read()
+            assert ended.value.code() is grpc.StatusCode.UNAUTHENTICATED
+            assert (await asking.status("write", "Bearer b")) is grpc.StatusCode.OK
 
     run(story)
 
@@ -366,6 +394,9 @@ def shown(at: str, authority: Authority) -> str:
         ("ipv4:10.0.0.1:4711", "10.0.0.1"),
         ("ipv6:%5B::1%5D:7", "::1"),
         ("ipv6:[fe80::1%25eth0]:7", "fe80::1%eth0"),
+        ("ipv6:%5B::ffff:10.0.0.1%5D:7", "10.0.0.1"),
+        ("ipv6:%5B::FFFF:10.0.0.1%5D:7", "10.0.0.1"),
+        ("ipv6:%5B::ffff:a00:1%5D:7", "::ffff:a00:1"),
         ("unix:/a/b", "unix:/a/b"),
     ],
 )
