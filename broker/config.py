@@ -290,13 +290,14 @@ class BrokerConfig:
 
     def __post_init__(self) -> None:
         self.http.check_tls(self.network.tls)
+        schemes, oauth = self.http.authentication, self.network.sasl.oauth
+        check_schemes("admin.http.authentication", schemes, oauth)
+
     def login_to_others(self) -> "Login":
         """Return as whom this broker logs in to others. Errors: ConfigError."""
         network = self.network
         own = jaas_of_listener(network.per_listener, network.inter_broker, self.peers.mechanism)
         return self.peers.login(own)
-        schemes, oauth = self.http.authentication, self.network.sasl.oauth
-        check_schemes("admin.http.authentication", schemes, oauth)
 
     @property
     def serves_racks(self) -> bool:

@@ -226,7 +226,7 @@ async def _make_broker(config: BrokerConfig, storage: Storage, clock: Clock) -> 
         tokens=tokens,
         users=users,
         authentication=Authentication(
-            config.network.sasl_by_listener, users, secret, tokens, clock
+            config.network.sasl, config.network.sasl_by_listener, users, secret, tokens, clock
         ),
         authorizer=None if acls is None else acls.authorizer,
         acls=acls,
@@ -261,15 +261,6 @@ def _acl_store(config: AuthorizationConfig, storage: Storage) -> AclStore | None
         allow_everyone_without_acl=config.allow_everyone_without_acl,
     )
     return AclStore(storage.store, storage.paths.acls, authorizer)
-
-
-def _way_to_others(config: BrokerConfig) -> Entrance:
-    return entrance_of(config.peers, config.network.inter_broker_security, _own_stores(config))
-
-
-def _own_stores(config: BrokerConfig) -> TlsConfig:
-    """Return the keys and authorities that this broker has among brokers."""
-    return config.network.tls_of(config.network.inter_broker)
 
 
 def _topics(

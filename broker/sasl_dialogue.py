@@ -73,7 +73,6 @@ class Dialogue:
             reply = await self._answer(info, frame)
         except _Failed as failed:
             self._note_failure(info, failed)
-            await asyncio.sleep(self._sasl.config.failed_delay_ms / 1000)
             return failed.reply
         if self.session.known is not was_known:
             self._note_success(info)

@@ -47,22 +47,26 @@ class Authentication:
 
     def __init__(
         self,
+        common: SaslConfig,
         configs: Mapping[str, SaslConfig],
         users: StoredEntities[Credentials],
         secret: bytes,
         tokens: DelegationTokens,
         clock: Clock,
     ) -> None:
-        """`configs`: by listener. `secret`: of the cluster, see `UserLookup`."""
+        """Take the settings of all doors, and as listeners have them, by name.
+
+        `secret`: of the cluster, see `UserLookup`.
+        """
         self.configs = configs
+        self._common = common
         self._tokens = tokens
-        self._bearers = {
-            each.oauth: TokenValidator(each.oauth, clock)
-            for each in configs.values()
-            if OAUTHBEARER in each.mechanisms
-        }
-        self.bearers = TokenValidator(config.oauth, clock)
-        """For whatever takes bearer tokens: OAUTHBEARER, HTTP, gRPC."""
+        self.bearers = TokenValidator(common.oauth, clock)
+        """For what has no listener and takes bearer tokens: HTTP, gRPC."""
+        self._bearers = {common.oauth: self.bearers}
+        for each in configs.values():
+            if each.oauth not in self._bearers:
+                self._bearers[each.oauth] = TokenValidator(each.oauth, clock)
         self.metrics = AuthenticationMetrics()
         self.users = UserLookup(users, secret)
         self.passwords = PasswordChecker(self.users)
@@ -79,29 +83,28 @@ class Authentication:
 
     def start(self, metrics: Metrics) -> None:
         """Begin to read the keys by which bearer tokens are checked."""
-        for listener, config in self.configs.items():
-            if OAUTHBEARER in config.mechanisms:
+        of_listeners = {
+            name: each for name, each in self.configs.items() if OAUTHBEARER in each.mechanisms
+        }
+        for listener, config in {"": self._common, **of_listeners}.items():
+            if config.oauth.jwks_url:
                 numbers = self._bearers[config.oauth].keys.metrics
                 metrics.register("broker_oauth_keys", numbers, listener=listener)
-        for bearers in self._bearers.values():
-            bearers.start()
-        if self.config.oauth.jwks_url:
-            metrics.register("oauth_keys", self.bearers.keys.metrics)
-            self.bearers.start()
+        for oauth, bearers in self._bearers.items():
+            if oauth.jwks_url:
+                bearers.start()
 
     async def close(self) -> None:
         """Let the threads end. Idempotent."""
         await self.passwords.close()
         for bearers in self._bearers.values():
             await bearers.close()
-        await self.bearers.close()
 
     def _mechanism(self, name: str, config: SaslConfig) -> SaslMechanism:
         if name == Plain.name:
             return Plain(self.passwords)
         if name == OAUTHBEARER:
             return OAuthBearer(self._bearers[config.oauth].check)
-            return OAuthBearer(self.bearers.check)
         mechanism = next(each for each in ScramMechanism if each.sasl_name == name)
 
         def find(user: str, extensions: Mapping[str, str]) -> ScramIdentity | None:

@@ -124,7 +124,7 @@ class TlsListener:
         leave = _Once(partial(door.leave, host))
         accepted_s = self._loop.time()
 
-        def make() -> asyncio.BufferedProtocol:
+        def make() -> asyncio.BaseProtocol:
             self.accepted_s = accepted_s
             return door.make()
 
