@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from tailrace.broker.authentication.config import SaslConfig
+from tailrace.broker.authentication.config import SaslConfig, SaslConfigs
 from tailrace.core.access.oauth.validator import TokenValidator
 from tailrace.core.access.sasl.mechanism import SaslMechanism
 from tailrace.core.access.sasl.oauthbearer import OAUTHBEARER, OAuthBearer
@@ -47,26 +47,20 @@ class Authentication:
 
     def __init__(
         self,
-        common: SaslConfig,
-        configs: Mapping[str, SaslConfig],
+        network: SaslConfigs,
         users: StoredEntities[Credentials],
         secret: bytes,
         tokens: DelegationTokens,
         clock: Clock,
     ) -> None:
-        """Take the settings of all doors, and as listeners have them, by name.
-
-        `secret`: of the cluster, see `UserLookup`.
-        """
-        self.configs = configs
-        self._common = common
+        """`secret`: of the cluster, see `UserLookup`."""
+        self.configs = configs = network.sasl_by_listener
         self._tokens = tokens
-        self.bearers = TokenValidator(common.oauth, clock)
-        """For what has no listener and takes bearer tokens: HTTP, gRPC."""
-        self._bearers = {common.oauth: self.bearers}
-        for each in configs.values():
-            if each.oauth not in self._bearers:
-                self._bearers[each.oauth] = TokenValidator(each.oauth, clock)
+        self.bearers = TokenValidator(network.sasl.oauth, clock)
+        """For whatever takes bearer tokens by the settings of all listeners."""
+        self._bearers = {
+            each.oauth: TokenValidator(each.oauth, clock) for each in configs.values()
+        } | {network.sasl.oauth: self.bearers}
         self.metrics = AuthenticationMetrics()
         self.users = UserLookup(users, secret)
         self.passwords = PasswordChecker(self.users)
@@ -83,13 +77,13 @@ class Authentication:
 
     def start(self, metrics: Metrics) -> None:
         """Begin to read the keys by which bearer tokens are checked."""
-        of_listeners = {
-            name: each for name, each in self.configs.items() if OAUTHBEARER in each.mechanisms
+        by_listener = {"": self.bearers} | {
+            listener: self._bearers[config.oauth]
+            for listener, config in self.configs.items()
+            if OAUTHBEARER in config.mechanisms
         }
-        for listener, config in {"": self._common, **of_listeners}.items():
-            if config.oauth.jwks_url:
-                numbers = self._bearers[config.oauth].keys.metrics
-                metrics.register("broker_oauth_keys", numbers, listener=listener)
+        for listener, bearers in by_listener.items():
+            metrics.register("broker_oauth_keys", bearers.keys.metrics, listener=listener)
         for oauth, bearers in self._bearers.items():
             if oauth.jwks_url:
                 bearers.start()
