@@ -120,11 +120,11 @@ class Dialogue:
         return await self._token(header, frame[at:])
 
     def _versions(self, info: ConnectionInfo, header: RequestHeader, body: memoryview) -> Reply:
-        if refusal := self.session.versions():
-            return self._refuse(API_VERSIONS, header, refusal)
         request = decode_request(API_VERSIONS, header.api_version, body)
         handler = HANDLERS[API_VERSIONS.key]
         response = handler.function(RequestContext(self._broker, header, info), request)
+        if refusal := self.session.versions(is_valid=response.error_code == ErrorCode.NONE):
+            return self._refuse(API_VERSIONS, header, refusal)
         return Reply(_framed(API_VERSIONS, header, response))
 
     def _handshake(self, header: RequestHeader, body: memoryview) -> Reply:

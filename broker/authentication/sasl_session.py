@@ -70,10 +70,10 @@ class SaslSession:
         self._other_mechanism = ""
         """What the tokens of an exchange that may not be are answered with."""
 
-    def versions(self) -> Refusal | None:
-        """Take an ApiVersions request of a version that is served."""
+    def versions(self, *, is_valid: bool = True) -> Refusal | None:
+        """Take an ApiVersions request; one that is not valid may come again."""
         if self.phase is Phase.START:
-            self.phase = Phase.VERSIONED
+            self.phase = Phase.VERSIONED if is_valid else Phase.START
             return None
         if self.phase is Phase.EXCHANGE:
             return self._unexpected("ApiVersions")

@@ -66,7 +66,8 @@ def _parts(message: bytes) -> list[str]:
     except UnicodeDecodeError:
         raise AuthenticationFailed(_WRONG, "a message that is not UTF-8") from None
     if len(parts) != 3:
-        raise AuthenticationFailed(_WRONG, "a message that is not of three parts")
+        text = f"Invalid SASL/PLAIN response: expected 3 tokens, got {len(parts)}"
+        raise AuthenticationFailed(text, "a message that is not of three parts")
     if not parts[1]:
         raise AuthenticationFailed("Authentication failed: username not specified")
     if not parts[2]:

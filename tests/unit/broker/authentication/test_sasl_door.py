@@ -108,6 +108,8 @@ def in_loop(story: Callable[[], Awaitable[None]]) -> Callable[[], None]:
 async def test_a_client_logs_in_as_kafkas_do() -> None:
     async with Sasl() as served:
         client = await served.client()
+        wrong = await client.ask(API_VERSIONS, 3, ApiVersionsRequest())
+        assert wrong.error_code == ErrorCode.INVALID_REQUEST
         request = ApiVersionsRequest(client_software_name="x", client_software_version="1")
         versions = await client.ask(API_VERSIONS, 3, request)
         spoken = {each.api_key: each.max_version for each in versions.api_keys}
