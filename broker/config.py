@@ -101,8 +101,8 @@ class NetworkConfig:
     handshake_ms_max: AtLeastOne = setting(
         "connection.handshake.timeout.ms",
         10_000,
-        "A connection whose TLS handshake is not over by then is closed, as is one that is not "
-        "authenticated (SASL) so long after it could begin to.",
+        "A connection is closed whose TLS handshake is not over by then, and where SASL is asked "
+        "for, whose client is not authenticated by then.",
     )
     tls: TlsConfig = field(default_factory=TlsConfig)
     sasl: SaslConfig = field(default_factory=SaslConfig)
@@ -190,6 +190,7 @@ class NetworkConfig:
                     "set ssl.keystore.location"
                 )
             PrincipalRules(self.principal_rules_of(name))
+        _ = self.sasl_by_listener
         if self.connection_rate_max < 1:
             raise ConfigError("max.connection.creation.rate must be at least 1")
 
@@ -223,6 +224,12 @@ class NetworkConfig:
     def tls_of(self, listener: str) -> TlsConfig:
         """Return the TLS settings of a listener. Errors: ValueError."""
         return of_listener(self.tls, self.per_listener, listener)
+
+    @property
+    def sasl_by_listener(self) -> dict[str, SaslConfig]:
+        """Return the SASL settings of all listeners. Errors: ValueError."""
+        names = [each.name for each in self.parsed_listeners]
+        return {name: of_listener(self.sasl, self.per_listener, name) for name in names}
 
     def principal_rules_of(self, listener: str) -> str:
         """Return the rules for names in certificates of a listener's clients."""

@@ -144,6 +144,7 @@ async def _start_access(broker: Broker, metrics: Metrics, stack: AsyncExitStack)
     broker.authentication.start(metrics)
     await broker.users.start()
     stack.push_async_callback(broker.users.close)
+    metrics.register("broker_delegation_tokens", broker.tokens.metrics)
     stack.push_async_callback(broker.tokens.close)
     await broker.tokens.start()
     if broker.acls is not None:
@@ -226,7 +227,9 @@ async def _make_broker(config: BrokerConfig, storage: Storage, clock: Clock) -> 
         quotas=QuotaRegistry(store, paths.quotas, ClientQuotas(config.quotas, clock)),
         tokens=tokens,
         users=users,
-        authentication=Authentication(config.network.sasl, users, secret, tokens, clock),
+        authentication=Authentication(
+            config.network.sasl_by_listener, users, secret, tokens, clock
+        ),
         authorizer=None if acls is None else acls.authorizer,
         acls=acls,
         audit=audit_of(

@@ -47,16 +47,20 @@ class Authentication:
 
     def __init__(
         self,
-        config: SaslConfig,
+        configs: Mapping[str, SaslConfig],
         users: StoredEntities[Credentials],
         secret: bytes,
         tokens: DelegationTokens,
         clock: Clock,
     ) -> None:
-        """`secret`: of the cluster, see `UserLookup`."""
-        self.config = config
+        """`configs`: by listener. `secret`: of the cluster, see `UserLookup`."""
+        self.configs = configs
         self._tokens = tokens
-        self._bearers = TokenValidator(config.oauth, clock)
+        self._bearers = {
+            each.oauth: TokenValidator(each.oauth, clock)
+            for each in configs.values()
+            if OAUTHBEARER in each.mechanisms
+        }
         self.metrics = AuthenticationMetrics()
         self.users = UserLookup(users, secret)
         self.passwords = PasswordChecker(self.users)
@@ -65,26 +69,32 @@ class Authentication:
         self.receive = ReceiveBuffer(
             STRANGER_BYTES, unfinished_bytes_max=STRANGERS_BYTES_MAX, first_bytes=STRANGER_BYTES
         )
-        self.mechanisms: Mapping[str, SaslMechanism] = {
-            name: self._mechanism(name) for name in config.mechanisms
+        self.mechanisms = {
+            listener: {name: self._mechanism(name, config) for name in config.mechanisms}
+            for listener, config in configs.items()
         }
+        """Of each listener, by their names."""
 
     def start(self, metrics: Metrics) -> None:
         """Begin to read the keys by which bearer tokens are checked."""
-        if OAUTHBEARER in self.mechanisms:
-            metrics.register("oauth_keys", self._bearers.keys.metrics)
-            self._bearers.start()
+        for listener, config in self.configs.items():
+            if OAUTHBEARER in config.mechanisms:
+                numbers = self._bearers[config.oauth].keys.metrics
+                metrics.register("broker_oauth_keys", numbers, listener=listener)
+        for bearers in self._bearers.values():
+            bearers.start()
 
     async def close(self) -> None:
         """Let the threads end. Idempotent."""
         await self.passwords.close()
-        await self._bearers.close()
+        for bearers in self._bearers.values():
+            await bearers.close()
 
-    def _mechanism(self, name: str) -> SaslMechanism:
+    def _mechanism(self, name: str, config: SaslConfig) -> SaslMechanism:
         if name == Plain.name:
             return Plain(self.passwords)
         if name == OAUTHBEARER:
-            return OAuthBearer(self._bearers.check)
+            return OAuthBearer(self._bearers[config.oauth].check)
         mechanism = next(each for each in ScramMechanism if each.sasl_name == name)
 
         def find(user: str, extensions: Mapping[str, str]) -> ScramIdentity | None:

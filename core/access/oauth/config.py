@@ -35,13 +35,13 @@ class OAuthConfig:
     expected_audience: tuple[str, ...] = setting(
         "sasl.oauthbearer.expected.audience",
         (),
-        "A token has to be for one of these (aud). Without any, a token that is for somebody is "
+        "A token has to be for one of these (aud). Without any, a token that names an audience is "
         "refused.",
     )
     expected_issuer: str = setting(
         "sasl.oauthbearer.expected.issuer",
         "",
-        "Who has to have issued a token (iss); empty for anybody who signs with one of the keys.",
+        "The issuer that a token has to name (iss); empty takes any, if one of the keys signed.",
     )
     clock_skew_s: NotNegative = setting(
         "sasl.oauthbearer.clock.skew.seconds",

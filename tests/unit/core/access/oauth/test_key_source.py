@@ -246,6 +246,24 @@ async def test_nobody_is_let_in_while_there_are_no_keys(tmp_path: Path) -> None:
 
 
 @in_loop
+async def test_an_end_leaves_nobody_waiting(tmp_path: Path) -> None:
+    """Neither those who wait for a reading, nor those for one that never begins."""
+    endpoint, clock = Endpoint(key_set(jwk_of(kid="a"))), ManualClock()
+    async with served(endpoint) as url, source_of(OAuthConfig(jwks_url=url), clock) as source:
+        assert await is_known(source, kid="a")
+        clock.advance_ms(10_000)
+        endpoint.go_on.clear()
+        async with asyncio.TaskGroup() as group:
+            waiting = [group.create_task(is_known(source, kid="b")) for _ in range(3)]
+            await until(lambda: endpoint.asked == 2)
+            await source.close()
+        assert not any(each.result() for each in waiting)
+        clock.advance_ms(10_000)
+        assert await is_known(source, kid="a")
+        assert not await is_known(source, kid="c")
+
+
+@in_loop
 async def test_a_client_that_goes_while_it_waits_leaves_the_reading_to_others() -> None:
     endpoint = Endpoint(key_set(jwk_of()))
     endpoint.go_on.clear()

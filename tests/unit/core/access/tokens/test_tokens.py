@@ -206,6 +206,8 @@ async def test_tokens_that_are_over_are_removed(tmp_path: Path) -> None:
         await until(lambda: list(tokens) == [stays] and list(theirs) == [stays])
         assert await store.children(PARENT) == [stays.token_id]
         assert gone[0] not in list(tokens)
+        assert tokens.metrics.known == theirs.metrics.known == 1
+        assert tokens.metrics.created_total == 4
 
 
 @in_loop
