@@ -29,6 +29,8 @@ _RULES: Final = Setting(
     "ssl.principal.mapping.rules", str, None, "The same, of one listener.", object, ""
 )
 _OF_TLS: Final = {leaf.key: leaf for leaf in settings_of(TlsConfig)}
+_DYNAMIC: Final = {leaf.key: leaf for leaf in settings_of(TlsConfig)}
+_SASL: Final = {leaf.key: leaf for leaf in settings_of(SaslConfig)}
 _JAAS: Final = {
     f"{mechanism}.sasl.jaas.config": Setting(
         f"{mechanism}.sasl.jaas.config",
@@ -42,6 +44,7 @@ _JAAS: Final = {
 }
 _OF_SASL: Final = {leaf.key: leaf for leaf in settings_of(SaslConfig)}
 _LEAVES: Final = _OF_TLS | _OF_SASL | {_RULES.key: _RULES} | _JAAS
+_LEAVES: Final = {_RULES.key: _RULES, **_DYNAMIC, **_SASL, **_JAAS}
 
 C = TypeVar("C")
 
@@ -58,6 +61,7 @@ def is_dynamic_listener_setting(name: str) -> bool:
         return False
     found = _split(name.removeprefix(LISTENER_PREFIX))
     return found is not None and found[1] in _OF_TLS and found[0] == found[0].lower()
+    return found is not None and found[1] in _DYNAMIC and found[0] == found[0].lower()
 
 
 def _split(rest: str) -> tuple[str, str] | None:
