@@ -5,7 +5,7 @@ and its sockets. The parts never import this module.
 """
 
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from tailrace.broker.authentication.config import SaslConfig
 from tailrace.broker.authorization.config import AuthorizationConfig
@@ -16,6 +16,7 @@ from tailrace.broker.http_config import HttpConfig
 from tailrace.broker.listener_settings import (
     LISTENER_PREFIX,
     check_listener_names,
+    jaas_of_listener,
     listener_leaf,
     of_listener,
     settings_of_listener,
@@ -46,6 +47,9 @@ from tailrace.core.runtime.config import (
     settings_below,
 )
 from tailrace.core.security.tls_config import TlsConfig
+
+if TYPE_CHECKING:
+    from tailrace.core.access.client.login import Login
 
 ReplicaSelector: TypeAlias = Literal[
     "org.apache.kafka.common.replica.LeaderSelector",
@@ -98,8 +102,8 @@ class NetworkConfig:
     handshake_ms_max: AtLeastOne = setting(
         "connection.handshake.timeout.ms",
         10_000,
-        "A connection whose TLS handshake is not over by then is closed, as is one that is not "
-        "authenticated (SASL) so long after it could begin to.",
+        "A connection is closed whose TLS handshake is not over by then, and where SASL is asked "
+        "for, whose client is not authenticated by then.",
     )
     tls: TlsConfig = field(default_factory=TlsConfig)
     sasl: SaslConfig = field(default_factory=SaslConfig)
@@ -187,6 +191,7 @@ class NetworkConfig:
                     "set ssl.keystore.location"
                 )
             PrincipalRules(self.principal_rules_of(name))
+        _ = self.sasl_by_listener
         if self.connection_rate_max < 1:
             raise ConfigError("max.connection.creation.rate must be at least 1")
 
@@ -220,6 +225,12 @@ class NetworkConfig:
     def tls_of(self, listener: str) -> TlsConfig:
         """Return the TLS settings of a listener. Errors: ValueError."""
         return of_listener(self.tls, self.per_listener, listener)
+
+    @property
+    def sasl_by_listener(self) -> dict[str, SaslConfig]:
+        """Return the SASL settings of all listeners. Errors: ValueError."""
+        names = [each.name for each in self.parsed_listeners]
+        return {name: of_listener(self.sasl, self.per_listener, name) for name in names}
 
     def principal_rules_of(self, listener: str) -> str:
         """Return the rules for names in certificates of a listener's clients."""
@@ -281,6 +292,12 @@ class BrokerConfig:
         self.http.check_tls(self.network.tls)
         schemes, oauth = self.http.authentication, self.network.sasl.oauth
         check_schemes("admin.http.authentication", schemes, oauth)
+
+    def login_to_others(self) -> "Login":
+        """Return as whom this broker logs in to others. Errors: ConfigError."""
+        network = self.network
+        own = jaas_of_listener(network.per_listener, network.inter_broker, self.peers.mechanism)
+        return self.peers.login(own)
 
     @property
     def serves_racks(self) -> bool:

@@ -49,7 +49,7 @@ class KafkaConnection:
     """A connection from the first byte to the last; a fault in it ends it and nothing else."""
 
     def __init__(
-        self, owner: "ConnectionOwner[KafkaConnection]", listener: str, *, uses_sasl: bool = False
+        self, owner: "ConnectionOwner[Any]", listener: str, stranger_since_s: float | None = None
     ) -> None:
         self.info = ConnectionInfo("?", 0, listener)
         self._owner = owner
@@ -63,7 +63,7 @@ class KafkaConnection:
         self._channel: FrameChannel | None = None
         self._stopping = False
         behind = Behind(lambda: self.info, partial(setattr, self, "info"), self._send, self._end)
-        self._sasl = SaslDoor(owner, behind) if uses_sasl else None
+        self._sasl = None if stranger_since_s is None else SaslDoor(owner, behind, stranger_since_s)
 
     # -- FrameUser --------------------------------------------------------------------------------
 

@@ -9,7 +9,15 @@ AbstractConfig.valuesWithPrefixOverride.
 from collections.abc import Iterable
 from typing import Any, Final, TypeAlias, TypeVar
 
-from tailrace.core.runtime.config import Assignment, Setting, load, settings_of, values_of
+from tailrace.broker.authentication.config import SaslConfig
+from tailrace.core.runtime.config import (
+    Assignment,
+    Secret,
+    Setting,
+    load,
+    settings_of,
+    values_of,
+)
 from tailrace.core.security.tls_config import TlsConfig
 
 LISTENER_PREFIX: Final = "listener.name."
@@ -20,7 +28,20 @@ PerListener: TypeAlias = tuple[tuple[str, Any], ...]
 _RULES: Final = Setting(
     "ssl.principal.mapping.rules", str, None, "The same, of one listener.", object, ""
 )
-_LEAVES: Final = {leaf.key: leaf for leaf in settings_of(TlsConfig)} | {_RULES.key: _RULES}
+_DYNAMIC: Final = {leaf.key: leaf for leaf in settings_of(TlsConfig)}
+_SASL: Final = {leaf.key: leaf for leaf in settings_of(SaslConfig)}
+_JAAS: Final = {
+    f"{mechanism}.sasl.jaas.config": Setting(
+        f"{mechanism}.sasl.jaas.config",
+        Secret,
+        None,
+        "As whom this broker logs in to others by this listener and mechanism.",
+        object,
+        "",
+    )
+    for mechanism in ("plain", "scram-sha-256", "scram-sha-512", "oauthbearer")
+}
+_LEAVES: Final = {_RULES.key: _RULES, **_DYNAMIC, **_SASL, **_JAAS}
 
 C = TypeVar("C")
 
@@ -36,7 +57,7 @@ def is_dynamic_listener_setting(name: str) -> bool:
     if not name.startswith(LISTENER_PREFIX):
         return False
     found = _split(name.removeprefix(LISTENER_PREFIX))
-    return found is not None and found[1] != _RULES.key and found[0] == found[0].lower()
+    return found is not None and found[1] in _DYNAMIC and found[0] == found[0].lower()
 
 
 def _split(rest: str) -> tuple[str, str] | None:
@@ -51,6 +72,12 @@ def settings_of_listener(given: PerListener, listener: str) -> dict[str, Any]:
     """Return the settings that a listener has of its own."""
     prefix = f"{listener.lower()}."
     return {name.removeprefix(prefix): value for name, value in given if name.startswith(prefix)}
+
+
+def jaas_of_listener(given: PerListener, listener: str, mechanism: str) -> Secret | None:
+    """Return what a listener has of its own for log-ins by a mechanism; None: nothing."""
+    found = settings_of_listener(given, listener).get(f"{mechanism.lower()}.sasl.jaas.config")
+    return found if isinstance(found, Secret) else None
 
 
 def of_listener(common: C, given: PerListener, listener: str) -> C:

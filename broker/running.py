@@ -142,6 +142,7 @@ async def _start_access(broker: Broker, metrics: Metrics, stack: AsyncExitStack)
     broker.authentication.start(metrics)
     await broker.users.start()
     stack.push_async_callback(broker.users.close)
+    metrics.register("broker_delegation_tokens", broker.tokens.metrics)
     stack.push_async_callback(broker.tokens.close)
     await broker.tokens.start()
     if broker.acls is not None:
@@ -224,7 +225,9 @@ async def _make_broker(config: BrokerConfig, storage: Storage, clock: Clock) -> 
         quotas=QuotaRegistry(store, paths.quotas, ClientQuotas(config.quotas, clock)),
         tokens=tokens,
         users=users,
-        authentication=Authentication(config.network.sasl, users, secret, tokens, clock),
+        authentication=Authentication(
+            config.network.sasl_by_listener, users, secret, tokens, clock
+        ),
         authorizer=None if acls is None else acls.authorizer,
         acls=acls,
         audit=audit_of(
@@ -236,6 +239,20 @@ async def _make_broker(config: BrokerConfig, storage: Storage, clock: Clock) -> 
     return broker
 
 
+def _way_to_others(config: BrokerConfig) -> Entrance:
+    return entrance_of(
+        config.network.inter_broker_security,
+        _own_stores(config),
+        config.peers.identification,
+        config.login_to_others,
+    )
+
+
+def _own_stores(config: BrokerConfig) -> TlsConfig:
+    """Return the keys and authorities that this broker has among brokers."""
+    return config.network.tls_of(config.network.inter_broker)
+
+
 def _acl_store(config: AuthorizationConfig, storage: Storage) -> AclStore | None:
     if not config.enabled:
         return None
@@ -244,15 +261,6 @@ def _acl_store(config: AuthorizationConfig, storage: Storage) -> AclStore | None
         allow_everyone_without_acl=config.allow_everyone_without_acl,
     )
     return AclStore(storage.store, storage.paths.acls, authorizer)
-
-
-def _way_to_others(config: BrokerConfig) -> Entrance:
-    return entrance_of(config.peers, config.network.inter_broker_security, _own_stores(config))
-
-
-def _own_stores(config: BrokerConfig) -> TlsConfig:
-    """Return the keys and authorities that this broker has among brokers."""
-    return config.network.tls_of(config.network.inter_broker)
 
 
 def _topics(

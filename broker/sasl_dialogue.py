@@ -3,7 +3,6 @@
 The order of things is `SaslSession`'s; here bytes become its inputs, and mechanisms are asked.
 """
 
-import asyncio
 import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -55,16 +54,17 @@ class Reply(NamedTuple):
 class Dialogue:
     """Of one connection. One request at a time; the caller waits for each."""
 
-    def __init__(self, broker: "Broker", now_s: Callable[[], float]) -> None:
+    def __init__(self, broker: "Broker", listener: str, now_s: Callable[[], float]) -> None:
         self._broker = broker
         self._sasl = broker.authentication
         self._now_s = now_s
-        config = self._sasl.config
+        self.config = config = self._sasl.configs[listener]
+        self._mechanisms = self._sasl.mechanisms[listener]
         self.session = SaslSession(config.mechanisms, config.reauth_ms_max)
         self._exchange: SaslExchange | None = None
 
     async def answer(self, info: ConnectionInfo, frame: memoryview) -> Reply:
-        """Return what a client is answered; if it failed, after the delay that is configured.
+        """Return what a client is answered; a failure is for the caller to delay.
 
         Errors: ProtocolError: close at once. Cancel: the connection is gone.
         """
@@ -73,7 +73,6 @@ class Dialogue:
             reply = await self._answer(info, frame)
         except _Failed as failed:
             self._note_failure(info, failed)
-            await asyncio.sleep(self._sasl.config.failed_delay_ms / 1000)
             return failed.reply
         if self.session.known is not was_known:
             self._note_success(info)
@@ -134,8 +133,8 @@ class Dialogue:
         refusal = self.session.handshake(chosen, header.api_version, self._now_s())
         if refusal is not None:
             return self._refuse(SASL_HANDSHAKE, header, refusal)
-        self._exchange = self._sasl.mechanisms[chosen].exchange()
-        response = SaslHandshakeResponse(mechanisms=list(self._sasl.config.mechanisms))
+        self._exchange = self._mechanisms[chosen].exchange()
+        response = SaslHandshakeResponse(mechanisms=list(self.config.mechanisms))
         return Reply(_framed(SASL_HANDSHAKE, header, response))
 
     async def _token(self, header: RequestHeader, body: memoryview) -> Reply:
@@ -181,7 +180,7 @@ class Dialogue:
             step.authenticated, self._broker.clock.now_ms(), self._now_s()
         )
         if isinstance(outcome, Refusal):
-            raise AuthenticationFailed(outcome.text)
+            raise AuthenticationFailed(outcome.text, "another user than before")
         if was_known:
             metrics.again_total += 1
         else:
@@ -205,7 +204,7 @@ class Dialogue:
     def _response(self, api: Api[Any, Any], version: int, refusal: Refusal) -> Any | None:
         code = refusal.code
         if api is SASL_HANDSHAKE:
-            mechanisms = list(self._sasl.config.mechanisms)
+            mechanisms = list(self.config.mechanisms)
             return SaslHandshakeResponse(error_code=code, mechanisms=mechanisms)
         if api is SASL_AUTHENTICATE:
             return SaslAuthenticateResponse(error_code=code, error_message=refusal.text)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tailrace.broker.authentication.sasl_session import Phase
 from tailrace.broker.sasl_dialogue import SASL_APIS, Dialogue, Reply
-from tailrace.core.runtime.net import HOLD_LOGIN, FrameChannel
+from tailrace.core.runtime.net import HOLD_LOGIN, HOLD_THROTTLE, FrameChannel
 from tailrace.protocol.errors import ProtocolError
 
 if TYPE_CHECKING:
@@ -41,17 +41,20 @@ class Behind(NamedTuple):
 class SaslDoor:
     """Of one connection, as long as it lasts. All calls come from the loop."""
 
-    def __init__(self, owner: "ConnectionOwner[Any]", behind: Behind) -> None:
+    def __init__(self, owner: "ConnectionOwner[Any]", behind: Behind, since_s: float) -> None:
+        """`since_s`: when the connection came, before its TLS handshake."""
         self._owner = owner
         self._behind = behind
         self._sasl = owner.broker.authentication
-        self._dialogue = Dialogue(owner.broker, owner.now_s)
+        self._dialogue = Dialogue(owner.broker, behind.info().listener, owner.now_s)
         self._session = self._dialogue.session
         self._channel: FrameChannel | None = None
         self._task: asyncio.Task[None] | None = None
         self._is_stranger = True
+        self._taken = 0
+        """Of the budget that strangers have."""
         self._within_s = owner.broker.config.network.handshake_ms_max / 1000
-        self._deadline_s = owner.now_s() + self._within_s
+        self._deadline_s = since_s + self._within_s
 
     def open(self, channel: FrameChannel) -> None:
         """Begin with a connection."""
@@ -63,6 +66,7 @@ class SaslDoor:
         self._channel = None
         if self._is_stranger:
             self._sasl.metrics.strangers -= 1
+        self._give_back()
         if self._task is not None:
             self._task.cancel()
 
@@ -74,6 +78,8 @@ class SaslDoor:
         """Whether the client took too long to say who it is."""
         if not self._is_stranger or now_s <= self._deadline_s:
             return False
+        if self._channel is None or self._channel.holds(HOLD_THROTTLE):
+            return False  # its turn to be read has not come
         self._sasl.metrics.failed_time_total += 1
         return True
 
@@ -84,6 +90,7 @@ class SaslDoor:
         channel = self._channel
         assert channel is not None, "frames come between open and close"
         channel.hold(HOLD_LOGIN)
+        self._taken = len(frame)
         self._task = self._owner.spawn(self._answer(channel, frame))
         return True
 
@@ -119,6 +126,7 @@ class SaslDoor:
             behind.end(item, "authentication failed")
         else:
             self._note()
+            await self._delay(reply)
             behind.send(item, reply.parts)
             self._end(channel, reply)
 
@@ -126,23 +134,30 @@ class SaslDoor:
         """Answer a stranger; the fault boundary of its task."""
         try:
             reply = await self._dialogue.answer(self._behind.info(), frame)
+            self._give_back()
+            await self._delay(reply)
         except ProtocolError as error:
-            self._sasl.strangers.give(len(frame))
             channel.abort(str(error))
         except asyncio.CancelledError:
-            self._sasl.strangers.give(len(frame))
             raise
         except Exception:
-            self._sasl.strangers.give(len(frame))
             logger.exception("authentication failed peer=%s", channel.peer)
             channel.discard()
         else:
-            self._sasl.strangers.give(len(frame))
             channel.send(reply.parts)
             self._end(channel, reply)
             if not channel.is_closing:
                 self._note()
                 channel.release(HOLD_LOGIN)
+
+    def _give_back(self) -> None:
+        """Count a stranger's request out; its task may never have begun. Idempotent."""
+        taken, self._taken = self._taken, 0
+        self._sasl.strangers.give(taken)
+
+    async def _delay(self, reply: Reply) -> None:
+        if reply.ends:
+            await asyncio.sleep(self._dialogue.config.failed_delay_ms / 1000)
 
     def _note(self) -> None:
         """Have the connection be whose it is now."""

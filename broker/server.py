@@ -204,8 +204,11 @@ class BrokerServer:
             user = KafkaConnection(self._owner, listener)
             return FrameChannel(user, self._limits, self._requests, self._receive)
         sasl = self._broker.authentication
-        limits = self._limits._replace(frame_bytes_max=sasl.config.receive_bytes_max)
-        user = KafkaConnection(self._owner, listener, uses_sasl=True)
+        limits = self._limits._replace(frame_bytes_max=sasl.configs[listener].receive_bytes_max)
+        listening = self._listening[listener]
+        now_s = self._loop.time()
+        began_s = listening.accepted_s if isinstance(listening, TlsListener) else now_s
+        user = KafkaConnection(self._owner, listener, stranger_since_s=began_s)
         return FrameChannel(user, limits, sasl.strangers, sasl.receive)
 
     def _admit(self, channel: FrameChannel) -> None:

@@ -68,7 +68,7 @@ class BrokerProcessConfig:
             raise ValueError("zkSessionTimeout must be positive")
         check_topic_logs(self.log)
         if self.broker.network.inter_broker_security.uses_sasl:
-            self.broker.peers.login()
+            self.broker.login_to_others()
         if (self.log.ensemble_size, self.log.write_quorum, self.log.ack_quorum) != (1, 1, 1):
             raise ValueError(
                 "bkcEnsembleSize and its like say nothing here: each topic has its own; set "

@@ -42,6 +42,8 @@ LOADED_LATE: Final = (
     "tailrace.tools.logs.inspection",
     "tailrace.tools.records.record_reader",
     "tailrace.tools.records.record_writer",
+    "tailrace.tools.security.stored_users",
+    "tailrace.tools.security.users_admin",
     "tailrace.tools.topics.topics_admin",
     "tailrace.tools.transactions.txns_admin",
     "tailrace.faults.control",

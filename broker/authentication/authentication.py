@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from tailrace.broker.authentication.config import SaslConfig
+from tailrace.core.access.oauth.config import OAuthConfig
 from tailrace.core.access.oauth.validator import TokenValidator
 from tailrace.core.access.sasl.mechanism import SaslMechanism
 from tailrace.core.access.sasl.oauthbearer import OAUTHBEARER, OAuthBearer
@@ -47,17 +48,21 @@ class Authentication:
 
     def __init__(
         self,
-        config: SaslConfig,
+        configs: Mapping[str, SaslConfig],
         users: StoredEntities[Credentials],
         secret: bytes,
         tokens: DelegationTokens,
         clock: Clock,
     ) -> None:
-        """`secret`: of the cluster, see `UserLookup`."""
-        self.config = config
+        """`configs`: by listener. `secret`: of the cluster, see `UserLookup`."""
+        self.configs = configs
         self._tokens = tokens
-        self.bearers = TokenValidator(config.oauth, clock)
-        """For whatever takes bearer tokens: OAUTHBEARER, HTTP, gRPC."""
+        self._clock = clock
+        self._bearers = {
+            each.oauth: TokenValidator(each.oauth, clock)
+            for each in configs.values()
+            if OAUTHBEARER in each.mechanisms
+        }
         self.metrics = AuthenticationMetrics()
         self.users = UserLookup(users, secret)
         self.passwords = PasswordChecker(self.users)
@@ -66,26 +71,43 @@ class Authentication:
         self.receive = ReceiveBuffer(
             STRANGER_BYTES, unfinished_bytes_max=STRANGERS_BYTES_MAX, first_bytes=STRANGER_BYTES
         )
-        self.mechanisms: Mapping[str, SaslMechanism] = {
-            name: self._mechanism(name) for name in config.mechanisms
+        self.mechanisms = {
+            listener: {name: self._mechanism(name, config) for name in config.mechanisms}
+            for listener, config in configs.items()
         }
+        """Of each listener, by their names."""
 
     def start(self, metrics: Metrics) -> None:
         """Begin to read the keys by which bearer tokens are checked."""
-        if self.config.oauth.jwks_url:
-            metrics.register("oauth_keys", self.bearers.keys.metrics)
-            self.bearers.start()
+        for listener, config in self.configs.items():
+            if OAUTHBEARER in config.mechanisms:
+                numbers = self._bearers[config.oauth].keys.metrics
+                metrics.register("broker_oauth_keys", numbers, listener=listener)
+        for bearers in self._bearers.values():
+            bearers.start()
+
+    def bearers(self, oauth: OAuthConfig) -> TokenValidator:
+        """Return what checks bearer tokens by some settings, for doors that are not Kafka's.
+
+        Once the broker runs; it is closed with this.
+        """
+        found = self._bearers.get(oauth)
+        if found is None:
+            found = self._bearers[oauth] = TokenValidator(oauth, self._clock)
+            found.start()
+        return found
 
     async def close(self) -> None:
         """Let the threads end. Idempotent."""
         await self.passwords.close()
-        await self.bearers.close()
+        for bearers in self._bearers.values():
+            await bearers.close()
 
-    def _mechanism(self, name: str) -> SaslMechanism:
+    def _mechanism(self, name: str, config: SaslConfig) -> SaslMechanism:
         if name == Plain.name:
             return Plain(self.passwords)
         if name == OAUTHBEARER:
-            return OAuthBearer(self.bearers.check)
+            return OAuthBearer(self._bearers[config.oauth].check)
         mechanism = next(each for each in ScramMechanism if each.sasl_name == name)
 
         def find(user: str, extensions: Mapping[str, str]) -> ScramIdentity | None:

@@ -19,6 +19,9 @@ from tailrace.protocol.errors import ErrorCode
 REAUTH_DISTANCE_S: Final = 1.0
 """A connection authenticates again once in so long at most."""
 
+SHOWN: Final = 32
+"""Characters of a mechanism that is not one, for the log."""
+
 
 class Phase(Enum):
     """Where a connection is."""
@@ -150,7 +153,7 @@ class SaslSession:
         if mechanism not in self._mechanisms:
             self.phase = Phase.OVER
             code = ErrorCode.UNSUPPORTED_SASL_MECHANISM
-            return Refusal(code, f"Unsupported SASL mechanism {mechanism}")
+            return Refusal(code, f"Unsupported SASL mechanism {mechanism[:SHOWN]!r}")
         self.phase, self.mechanism, self.is_bare = Phase.EXCHANGE, mechanism, is_bare
         return None
 

@@ -1,5 +1,6 @@
 """What the group state machine is asked with, and what its confirmed writes mean: plain values."""
 
+from collections.abc import Callable
 from typing import NamedTuple, TypeAlias
 
 from tailrace.broker.coordinator.records import OffsetUpdate
@@ -11,6 +12,8 @@ class Caller(NamedTuple):
     client_id: str
     client_host: str
     version: int
+    shows: Callable[[str], bool] | None = None
+    """Says of a topic whether it may know of it; None: it may know of all."""
 
 
 class AssignmentWritten(NamedTuple):

@@ -2,12 +2,14 @@
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 from typing import Any, TypeVar
 
 from tailrace.broker.context import RequestContext
 from tailrace.broker.coordinator.effects import Caller
 from tailrace.broker.handlers import Deferred
 from tailrace.broker.replicated.machine import Answer as FutureAnswer
+from tailrace.core.access.acls.model import ResourceType
 from tailrace.protocol.errors import ErrorCode
 
 R = TypeVar("R")
@@ -15,7 +17,9 @@ R = TypeVar("R")
 
 def caller_of(ctx: RequestContext) -> Caller:
     """Return who sent the request; the host is written as Kafka (Java) writes addresses."""
-    return Caller(ctx.header.client_id or "", f"/{ctx.connection.host}", ctx.header.api_version)
+    shows = None if ctx.broker.authorizer is None else partial(ctx.shows, ResourceType.TOPIC)
+    host = f"/{ctx.connection.host}"
+    return Caller(ctx.header.client_id or "", host, ctx.header.api_version, shows)
 
 
 def answered(

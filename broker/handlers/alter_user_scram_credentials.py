@@ -23,6 +23,7 @@ from tailrace.core.access.users.new_credentials import (
     check_salted,
     check_user,
 )
+from tailrace.core.access.users.prepared import CHARACTERS_MAX, is_plain
 from tailrace.core.errors import CoreError
 from tailrace.protocol.errors import ErrorCode
 from tailrace.protocol.kafka.apis import ALTER_USER_SCRAM_CREDENTIALS
@@ -39,8 +40,10 @@ Entry: TypeAlias = ScramCredentialDeletion | ScramCredentialUpsertion
 TWICE = "A user credential cannot be altered twice in the same request"
 MISSING = "Attempt to delete a user credential that does not exist"
 TOO_MANY = f"A request may alter {ALTERED_MAX} users"
-ENTRY_UNITS = 50
-"""What it takes to check one entry: the name's characters, and two keys."""
+ENTRY_UNITS = 10
+"""What it takes to check one entry, and to make its two keys."""
+NAME_UNITS = 300
+"""What it takes to check a name that is not plain."""
 
 
 @handles(ALTER_USER_SCRAM_CREDENTIALS)
@@ -49,7 +52,7 @@ async def alter_user_scram_credentials(
 ) -> AlterUserScramCredentialsResponse:
     """Create, change and delete credentials."""
     pace = ctx.pace()
-    entries = {each.name: each for each in _entries(request)}
+    entries = {each.name: each async for each in pace.each(_entries(request))}
     twice = await repeated((each.name for each in _entries(request)), pace)
     if code := ctx.cluster_refusal(Operation.ALTER):
         denied = KafkaError(code, WHY[code])
@@ -59,6 +62,8 @@ async def alter_user_scram_credentials(
     errors: dict[str, KafkaError] = {}
     alterations: dict[str, Alteration] = {}
     async for name, entry in pace.each(entries.items(), ENTRY_UNITS):
+        if not is_plain(name) and len(name) <= CHARACTERS_MAX:
+            await pace.spend(NAME_UNITS)
         try:
             _check_number(len(entries), is_twice=name in twice)
             alterations[name] = _alteration(entry)

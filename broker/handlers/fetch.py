@@ -85,10 +85,7 @@ def fetch(
 
 
 def _is_tail(collection: Collection) -> bool:
-    """Take what is in memory; return whether that was all, and not too much to take in one go.
-
-    Much are the partitions of a session when what may be read has changed.
-    """
+    """Take what is in memory; return whether that was all, and not too much for one go."""
     session = collection.session
     if session is not None and collection.access is not None and session.active_count > LONG:
         return False
@@ -127,7 +124,9 @@ async def _serve(
     try:
         await collection.collect(pace)
         await collection.check_ahead(deadline_s)
-        while not _is_over(collection) and loop.time() < deadline_s:
+        while not (has_lost_access(collection) or collection.is_due()):
+            if loop.time() >= deadline_s:
+                break
             ctx.broker.metrics.fetch_parked_total += 1
             await collection.wait(deadline_s)
             await collection.collect(pace)
@@ -139,11 +138,6 @@ async def _serve(
         return await ctx.broker.turns.finish(_response(ctx, request, collection, leaders))
     finally:
         collection.give_back()
-
-
-def _is_over(collection: Collection) -> bool:
-    """Whether nothing more is waited for."""
-    return has_lost_access(collection) or collection.is_due()
 
 
 def _limits(ctx: RequestContext, request: FetchRequest) -> Limits:

@@ -40,10 +40,16 @@ class InterBrokerConfig:
         "any certificate of a trusted authority will do.",
     )
 
-    def login(self) -> "Login":
-        """Return as whom this broker logs in to others. Errors: ConfigError."""
+    def login(self, jaas: Secret | None = None) -> "Login":
+        """Return as whom this broker logs in to others. Errors: ConfigError.
+
+        `jaas`: what the listener has of its own, which goes first.
+        """
         from tailrace.core.access.client.login import login_of  # for those who need it
 
         return login_of(
-            self.mechanism, self.jaas, self.token_url, "sasl.mechanism.inter.broker.protocol"
+            self.mechanism,
+            self.jaas if jaas is None else jaas,
+            self.token_url,
+            "sasl.mechanism.inter.broker.protocol",
         )

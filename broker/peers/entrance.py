@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Final, Protocol
 from typing_extensions import override
 
 from tailrace.broker.listeners import SecurityProtocol
-from tailrace.broker.peers.config import InterBrokerConfig
 from tailrace.core.runtime.job_pool import JobPool
 from tailrace.core.runtime.metrics import Metrics
-from tailrace.core.security.tls_config import TlsStores
+from tailrace.core.security.tls_config import Identification, TlsStores
 
 if TYPE_CHECKING:
     from tailrace.core.access.client.kafka_login import Ask
@@ -119,19 +118,23 @@ class Secured(Entrance):
 
 
 def entrance_of(
-    config: InterBrokerConfig, protocol: SecurityProtocol, stores: TlsStores
+    protocol: SecurityProtocol,
+    stores: TlsStores,
+    identification: Identification,
+    log_in: "Callable[[], Login]",
 ) -> Entrance:
     """Return how to get in to other brokers' listener. Blocks, 50 ms with PKCS12.
 
-    `stores`: the keys and authorities of this broker. Errors: ConfigError, InvalidKeys.
+    `stores`: the keys and authorities of this broker; `log_in`: as whom, where it is asked.
+    Errors: ConfigError, InvalidKeys.
     """
     tls, login = None, None
     if protocol.uses_tls:
         from tailrace.core.security.tls_client import TlsClient  # 100 ms, for those who need it
 
-        tls = TlsClient(stores, config.identification)
+        tls = TlsClient(stores, identification)
     if protocol.uses_sasl:
-        login = config.login()
+        login = log_in()
     return OPEN if tls is None and login is None else Secured(tls, login)
 
 

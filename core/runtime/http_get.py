@@ -32,5 +32,5 @@ async def http_get(url: str, *, bytes_max: int, timeout_s: float) -> bytes:
             return bytes(data)
     except TimeoutError:
         raise Unavailable(f"it is not over in {timeout_s} s") from None
-    except client.ClientError as error:
+    except (client.ClientError, ValueError) as error:  # ValueError: of what is not a URL
         raise Unavailable(f"{type(error).__name__}: {error}") from error

@@ -23,6 +23,8 @@ R = TypeVar("R")
 
 ANSWER_BYTES_MAX = 512 * 1024 * 1024
 """A longer answer is none. A fetch may exceed what was asked for by one batch of any size."""
+STRANGER_BYTES_MAX = 1024 * 1024
+"""The same, of a broker that has not let us in yet: nothing long is asked of it."""
 
 
 class KafkaConnectionError(Exception):
@@ -86,6 +88,8 @@ class KafkaConnection:
         self._correlation_id = 0
         self._entrance = entrance
         self._receive_flags: int = socket.MSG_WAITALL
+        self._is_in = False
+        """Whether the broker has let us in."""
         self._log_in_at_s: float | None = None
         try:
             self._socket = socket.create_connection((host, port), timeout_s)
@@ -98,6 +102,7 @@ class KafkaConnection:
             asked = self._ask(API_VERSIONS, 0, ApiVersionsRequest())
             self._latest = {each.api_key: each.max_version for each in asked.api_keys}
             self._log_in()
+            self._is_in = True
         except (OSError, KafkaConnectionError) as error:
             self._socket.close()
             if isinstance(error, OSError):
@@ -171,7 +176,7 @@ class KafkaConnection:
         try:
             self._socket.sendall(frame)
             size = int.from_bytes(self._receive(4), "big", signed=True)
-            if not 0 <= size <= ANSWER_BYTES_MAX:
+            if not 0 <= size <= (ANSWER_BYTES_MAX if self._is_in else STRANGER_BYTES_MAX):
                 raise NotKafka(f"an answer of {size} bytes", self.place)
             answer = self._receive(size)
         except OSError as error:
@@ -197,6 +202,7 @@ class KafkaConnection:
     def _lost(self, error: OSError) -> KafkaConnectionError:
         if isinstance(error, BlockingIOError | TimeoutError):  # the system's limit, or Python's
             return NoAnswer("no answer in time", self.place)
-        if self._entrance is not None and self._entrance.is_refusal(error):
+        entrance = self._entrance
+        if entrance is not None and not self._is_in and entrance.is_refusal(error):
             return NotLetIn(f"the TLS handshake failed: {error}", self.place)
         return NoAnswer(f"no answer: {error.strerror or error}", self.place)

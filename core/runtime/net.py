@@ -203,6 +203,10 @@ class FrameChannel(asyncio.BufferedProtocol):
         if not self._parsing:
             self._apply_hold()
 
+    def holds(self, reason: int) -> bool:
+        """Whether it is not read for a reason, one of HOLD_*."""
+        return bool(self._held & reason)
+
     def release(self, reason: int) -> None:
         """Withdraw a reason; without any left, go on with what waits and then with the socket."""
         self._held &= ~reason

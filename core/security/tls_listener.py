@@ -53,6 +53,8 @@ class TlsListener:
         self._loop = asyncio.get_running_loop()
         self._sockets: list[socket.socket] = []
         self._accepting: set[socket.socket] = set()
+        self.accepted_s = 0.0
+        """When the connection came that the door makes a protocol for. Unit: the loop's time."""
 
     @property
     def port(self) -> int:
@@ -120,9 +122,15 @@ class TlsListener:
     async def _shake_hands(self, accepted: socket.socket, host: str) -> None:
         door = self._door
         leave = _Once(partial(door.leave, host))
+        accepted_s = self._loop.time()
+
+        def make() -> asyncio.BaseProtocol:
+            self.accepted_s = accepted_s
+            return door.make()
+
         try:
             await self._loop.connect_accepted_socket(
-                lambda: _Handshake(leave, door.make),
+                lambda: _Handshake(leave, make),
                 accepted,
                 ssl=door.context(),
                 ssl_handshake_timeout=door.within_s,

@@ -6,7 +6,10 @@ Metadata where everybody may ask; ApiVersions over TLS and before a log-in.
 import socket
 import struct
 from collections.abc import Callable
-from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ssl import SSLContext  # for those who want a secured broker
 
 _METADATA = 3
 _API_VERSIONS = 18
@@ -51,25 +54,15 @@ def names_versions(response: bytes) -> bool:
     return bool(correlation_id == _CORRELATION_ID and error == 0)
 
 
-def lets_ask(
-    host: str, port: int, timeout_s: float, authority: Path | None, own: Path | None
-) -> bool:
-    """Ask once what is served, over TLS if there is an authority; False as `answers` does.
-
-    `own`: private key and certificate to show.
-    """
-    import ssl  # for those who want a secured broker
-
+def lets_ask(host: str, port: int, timeout_s: float, context: "SSLContext | None") -> bool:
+    """Ask once what is served, over TLS if there is a context; False as `answers` does."""
     try:
         with socket.create_connection((host, port), timeout_s) as connection:
-            if authority is None:
+            if context is None:
                 return _answered(connection, versions_request(), names_versions)
-            context = ssl.create_default_context(cafile=authority)
-            if own is not None:
-                context.load_cert_chain(own)
             with context.wrap_socket(connection, server_hostname=host) as encrypted:
                 return _answered(encrypted, versions_request(), names_versions)
-    except (OSError, struct.error):
+    except (OSError, UnicodeError, struct.error):  # UnicodeError: a host that is not a name
         return False
 
 

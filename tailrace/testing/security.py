@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias
 from tailrace.testing.metadata import answers, lets_ask
 
 if TYPE_CHECKING:
+    import ssl
+
     from tailrace.testing.certificates import Authority
 
 Protocol: TypeAlias = Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
@@ -75,8 +77,7 @@ class Security:
         if not self.is_any:
             return answers(host, port, timeout_s)
         files = self._files(next(iter(self.users)))
-        authority, own = (None, None) if files is None else files
-        return lets_ask(host, port, timeout_s, authority, own)
+        return lets_ask(host, port, timeout_s, None if files is None else _context(files))
 
     def client_settings(self, client: Client, bootstrap: str, user: str | None) -> dict[str, Any]:
         """Return what a client needs to get in as a user; None: the first one.
@@ -157,13 +158,17 @@ def _aiokafka(way: _Way, *, uses_sasl: bool) -> dict[str, Any]:
         "security_protocol": way.protocol,
     }
     if way.files is not None:
-        import ssl
-
-        context = ssl.create_default_context(cafile=way.files.authority)
-        if way.files.own is not None:
-            context.load_cert_chain(way.files.own)
-        settings["ssl_context"] = context
+        settings["ssl_context"] = _context(way.files)
     return {**settings, **(_python_user(way) if uses_sasl else {})}
+
+
+def _context(files: Files) -> "ssl.SSLContext":
+    import ssl
+
+    context = ssl.create_default_context(cafile=files.authority)
+    if files.own is not None:
+        context.load_cert_chain(files.own)
+    return context
 
 
 def _python_user(way: _Way) -> dict[str, Any]:

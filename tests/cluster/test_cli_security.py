@@ -1,6 +1,7 @@
 """The commands at a broker that speaks TLS: one file says how to get in, and no output shows it."""
 
 import json
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
@@ -18,6 +19,7 @@ from tests.certificates import Authority
 from tests.cluster.cli import output, refusal, tailrace
 from tests.ports import free_port
 from tests.process import TailraceProcess
+from tests.unit.core.access.oauth.issuer import jwk_of, key_set, token
 
 
 @pytest.fixture
@@ -36,7 +38,7 @@ def mutual(broker_factory: Callable[..., TailraceProcess], authority: Authority)
     return broker.start(f"SSL://127.0.0.1:{free_port()}")
 
 
-def test_every_kind_of_command_gets_in_by_the_file(
+def test_every_kind_of_command_gets_in_by_the_file_and_by_properties(
     mutual: TailraceProcess, authority: Authority, tmp_path: Path
 ) -> None:
     store = authority.pkcs12("alice", "sesame")
@@ -56,16 +58,20 @@ def test_every_kind_of_command_gets_in_by_the_file(
         shown.append(done.stdout.decode() + done.stderr.decode())
         return done.stdout
 
-    run("topic", "create", "greetings")
     run("produce", "greetings", "-K:", stdin=b"k:hello\n")
-    assert run("consume", "greetings", "-o", "start", "-e") == b"hello\n"
     assert run("consume", "greetings", "-G", "readers", "-c", "1") == b"hello\n"
     (group,) = json.loads(run("group", "list", "--json"))
     assert group["group"] == "readers"
-    run("txn", "list")
-    (partition,) = json.loads(run("restore", "greetings", "--verify", "--json"))["partitions"]
-    assert partition["live_keys"] == 1
     assert "sesame" not in "".join(shown)
+    by_librdkafka = {
+        "security.protocol": "SSL",
+        "ssl.ca.location": authority.certificate,
+        "ssl.keystore.location": store,
+        "ssl.keystore.password": "sesame",
+    }
+    options = [word for name, value in by_librdkafka.items() for word in ("-X", f"{name}={value}")]
+    output("topic", "list", *options, bootstrap=mutual.bootstrap)
+    output("group", "list", *options, bootstrap=mutual.bootstrap)
 
 
 def test_a_client_that_is_not_trusted_or_trusts_another_is_told_so_at_once(
@@ -82,19 +88,6 @@ def test_a_client_that_is_not_trusted_or_trusts_another_is_told_so_at_once(
     file.write_text(f"security.protocol=SSL\nssl.truststore.location={stranger.certificate}\n")
     words = ("topic", "list", "--command-config", str(file))
     assert "CERTIFICATE_VERIFY_FAILED" in refusal(1, *words, bootstrap=mutual.bootstrap)
-
-
-def test_both_names_of_properties_get_in(mutual: TailraceProcess, authority: Authority) -> None:
-    store = authority.store("alice")
-    given = {
-        "security.protocol": "SSL",
-        "ssl.ca.location": authority.certificate,
-        "ssl.certificate.location": store,
-        "ssl.key.location": store,
-    }
-    options = [word for name, value in given.items() for word in ("-X", f"{name}={value}")]
-    output("topic", "list", *options, bootstrap=mutual.bootstrap)
-    output("group", "list", *options, bootstrap=mutual.bootstrap)
 
 
 class WithUser(NamedTuple):
@@ -143,10 +136,11 @@ def test_commands_log_in(with_user: WithUser, tmp_path: Path) -> None:
         assert done.returncode == 0, done.stderr.decode()
         shown.append(done.stdout + done.stderr)
 
-    for mechanism in ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"):
+    for mechanism, command in (("PLAIN", "topic"), ("SCRAM-SHA-256", "group")):
         file.write_text(with_user.properties(mechanism, "open, sesame"))
-        run("produce", "greetings")
-        run("group", "list")
+        run(command, "list")
+    file.write_text(with_user.properties("SCRAM-SHA-512", "open, sesame"))
+    run("produce", "greetings")
     run("restore", "greetings", "--verify")
     file.write_text(with_user.properties("SCRAM-SHA-256", "open, simsim"))
     for words in (("topic", "list"), ("group", "list")):
@@ -156,6 +150,37 @@ def test_commands_log_in(with_user: WithUser, tmp_path: Path) -> None:
     output = b"".join(shown).decode() + with_user.broker.output
     assert "sesame" not in output
     assert "simsim" not in output
+
+
+def test_commands_log_in_by_a_token_in_a_file(
+    broker_factory: Callable[..., TailraceProcess], tmp_path: Path
+) -> None:
+    keys = tmp_path / "keys.json"
+    keys.write_bytes(key_set(jwk_of("RS256")))
+    settings = (
+        "sasl.enabled.mechanisms=OAUTHBEARER",
+        f"sasl.oauthbearer.jwks.endpoint.url={keys.as_uri()}",
+        "sasl.oauthbearer.expected.issuer=https://issuer.test",
+        "sasl.oauthbearer.expected.audience=kafka",
+    )
+    broker = broker_factory(*(part for each in settings for part in ("--set", each)))
+    broker.start(f"SASL_PLAINTEXT://127.0.0.1:{free_port()}")
+    file, place = tmp_path / "client.properties", tmp_path / "token"
+    file.write_text(
+        "security.protocol=SASL_PLAINTEXT\n"
+        "sasl.mechanism=OAUTHBEARER\n"
+        f"sasl.oauthbearer.token.endpoint.url={place.as_uri()}\n"
+    )
+    claims = {"sub": "alice", "iss": "https://issuer.test", "aud": "kafka", "iat": 0}
+    good = token("RS256", {**claims, "exp": int(time.time()) + 600})
+    place.write_text(good)
+    for words in (("topic", "list"), ("group", "list")):
+        output(*words, "--command-config", str(file), bootstrap=broker.bootstrap)
+    place.write_text(token("RS256", {**claims, "exp": 1}))
+    for words in (("topic", "list"), ("group", "list")):
+        text = refusal(1, *words, "--command-config", str(file), bootstrap=broker.bootstrap)
+        assert "OAUTHBEARER: the server refuses the token" in text
+    assert good not in broker.output
 
 
 def test_a_file_that_cannot_be_used_is_named(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""OAUTHBEARER with librdkafka and aiokafka, over a file of keys that an issuer replaces."""
+"""OAUTHBEARER with clients of others, over a file of keys that an issuer replaces."""
 
 import asyncio
 import time
@@ -10,6 +10,8 @@ import pytest
 from aiokafka import AIOKafkaProducer
 from aiokafka.abc import AbstractTokenProvider
 from confluent_kafka import KafkaError, Producer
+from kafka import KafkaProducer
+from kafka.net.sasl.oauth import AbstractTokenProvider as BlockingTokenProvider
 
 from tests.ports import free_port
 from tests.process import TailraceProcess
@@ -35,16 +37,26 @@ def keys(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def broker(broker_factory: Callable[..., TailraceProcess], keys: Path) -> TailraceProcess:
+def other() -> str:
+    """Address of a listener for the tokens of another issuer."""
+    return f"127.0.0.1:{free_port()}"
+
+
+@pytest.fixture
+def broker(
+    broker_factory: Callable[..., TailraceProcess], keys: Path, other: str
+) -> TailraceProcess:
     given = (
         "sasl.enabled.mechanisms=OAUTHBEARER",
         f"sasl.oauthbearer.jwks.endpoint.url={keys.as_uri()}",
         f"sasl.oauthbearer.expected.issuer={ISSUER}",
         f"sasl.oauthbearer.expected.audience={AUDIENCE}",
         "sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms=100",
+        "listener.security.protocol.map=OTHER:SASL_PLAINTEXT",
+        "listener.name.other.sasl.oauthbearer.expected.issuer=https://other.test",
     )
     started = broker_factory(*(part for each in given for part in ("--set", each)))
-    return started.start(f"SASL_PLAINTEXT://127.0.0.1:{free_port()}")
+    return started.start(f"SASL_PLAINTEXT://127.0.0.1:{free_port()},OTHER://{other}")
 
 
 def settings_of(broker: TailraceProcess) -> dict[str, Any]:
@@ -57,12 +69,13 @@ def settings_of(broker: TailraceProcess) -> dict[str, Any]:
     }
 
 
-def write(broker: TailraceProcess, text: str) -> str:
+def write(broker: TailraceProcess, text: str, **more: Any) -> str:
     """Write a record; return the name of the error that kept the client from it, or nothing."""
     errors: list[KafkaError] = []
     producer = Producer(
         {
             **settings_of(broker),
+            **more,
             "oauth_cb": lambda _: (text, time.time() + 600),
             "error_cb": errors.append,
         }
@@ -78,7 +91,7 @@ def write(broker: TailraceProcess, text: str) -> str:
     return ""
 
 
-def test_tokens_let_in_and_everything_else_does_not(broker: TailraceProcess) -> None:
+def test_tokens_let_in_and_everything_else_does_not(broker: TailraceProcess, other: str) -> None:
     good = token("RS256", claims())
     assert not write(broker, good)
     bad = {
@@ -91,6 +104,9 @@ def test_tokens_let_in_and_everything_else_does_not(broker: TailraceProcess) -> 
     }
     for why, text in bad.items():
         assert write(broker, text) == "_AUTHENTICATION", why
+    there = {"bootstrap.servers": other}
+    assert not write(broker, bad["of another issuer"], **there)
+    assert write(broker, good, **there) == "_AUTHENTICATION"
     for text in (good, *bad.values()):
         assert text not in broker.output
         assert text.split(".")[2] not in broker.output
@@ -155,3 +171,27 @@ def test_aiokafka_logs_in(broker: TailraceProcess) -> None:
             await producer.stop()
 
     asyncio.run(run())
+
+
+class BlockingProvider(BlockingTokenProvider):  # type: ignore[misc]  # kafka-python has no types
+    """Always the same token."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self._text = text
+
+    def token(self) -> str:
+        return self._text
+
+
+def test_kafka_python_logs_in(broker: TailraceProcess) -> None:
+    producer = KafkaProducer(
+        bootstrap_servers=broker.bootstrap,
+        security_protocol="SASL_PLAINTEXT",
+        sasl_mechanism="OAUTHBEARER",
+        sasl_oauth_token_provider=BlockingProvider(token("RS256", claims())),
+    )
+    try:
+        assert producer.send("written", b"x").get(30).offset == 0
+    finally:
+        producer.close()

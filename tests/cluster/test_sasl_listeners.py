@@ -1,90 +1,38 @@
-"""Listeners whose clients say who they are (SASL), as clients of others see them."""
+"""Listeners whose clients say who they are (SASL), as librdkafka sees them; users, and crashes."""
 
+import hashlib
 from collections.abc import Callable
+from itertools import count
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
+from urllib.request import urlopen
 
 import pytest
-from confluent_kafka import KafkaError, Producer
-from confluent_kafka.admin import (
-    AdminClient,
-    ScramCredentialInfo,
-    ScramMechanism,
-    UserScramCredentialDeletion,
-    UserScramCredentialUpsertion,
+from confluent_kafka import Consumer, KafkaError, Producer
+from confluent_kafka.admin import ScramMechanism
+
+from tailrace.protocol.kafka.apis import ALTER_USER_SCRAM_CREDENTIALS
+from tailrace.protocol.kafka.messages.alter_user_scram_credentials import (
+    AlterUserScramCredentialsRequest,
+    ScramCredentialUpsertion,
 )
-
 from tests.certificates import Authority
-from tests.ports import free_port
+from tests.cluster.raw import RawClient
 from tests.process import TailraceProcess
+from tests.sasl_broker import MECHANISMS, PASSWORD, WITHIN_S, SaslBroker
 
-WITHIN_S = 30
-MECHANISMS = ("SCRAM-SHA-256", "SCRAM-SHA-512", "PLAIN")
-PASSWORD = "the password, = of alice"
-
-
-class Sasl(NamedTuple):
-    """A broker that lets anybody in at `bootstrap`, and users at the others."""
-
-    broker: TailraceProcess
-    plaintext: str
-    ssl: str
-    authority: Authority
-
-    def settings(
-        self, mechanism: str, user: str = "alice", password: str = PASSWORD, *, tls: bool = False
-    ) -> dict[str, Any]:
-        """Return a client's settings for librdkafka."""
-        encrypted = {
-            "security.protocol": "SASL_SSL",
-            "ssl.ca.location": str(self.authority.certificate),
-        }
-        return {
-            "bootstrap.servers": self.ssl if tls else self.plaintext,
-            "security.protocol": "SASL_PLAINTEXT",
-            "sasl.mechanism": mechanism,
-            "sasl.username": user,
-            "sasl.password": password,
-            "metadata.recovery.strategy": "none",
-            **(encrypted if tls else {}),
-        }
-
-    def admin(self) -> AdminClient:
-        return AdminClient({"bootstrap.servers": self.broker.bootstrap})
-
-
-Start = Callable[..., Sasl]
+SHA_256, SHA_512 = ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512
+Start = Callable[..., SaslBroker]
 
 
 @pytest.fixture
 def start(broker_factory: Callable[..., TailraceProcess], tmp_path: Path) -> Start:
-    """Start a broker with a listener without SASL, and two with it."""
-
-    def start(*settings: str) -> Sasl:
+    def start(*settings: str) -> SaslBroker:
         authority = Authority(tmp_path / "keys")
-        given = (
-            f"ssl.keystore.location={authority.store('broker', '127.0.0.1', 'localhost')}",
-            f"sasl.enabled.mechanisms={','.join(MECHANISMS)}",
-            *settings,
-        )
-        broker = broker_factory(*(part for each in given for part in ("--set", each)))
-        open_to_all, plaintext, ssl = (f"127.0.0.1:{free_port()}" for _ in range(3))
-        broker.start(f"PLAINTEXT://{open_to_all},SASL_PLAINTEXT://{plaintext},SASL_SSL://{ssl}")
-        return Sasl(broker, plaintext, ssl, authority)
+        process = broker_factory(*SaslBroker.arguments(authority, *settings))
+        return SaslBroker(process, authority).start()
 
     return start
-
-
-def create(
-    admin: AdminClient,
-    user: str = "alice",
-    password: str = PASSWORD,
-    mechanism: ScramMechanism = ScramMechanism.SCRAM_SHA_256,
-) -> None:
-    upsertion = UserScramCredentialUpsertion(
-        user, ScramCredentialInfo(mechanism, 4096), password.encode()
-    )
-    admin.alter_user_scram_credentials([upsertion])[user].result(WITHIN_S)
 
 
 def write(settings: dict[str, Any]) -> str:
@@ -99,22 +47,90 @@ def write(settings: dict[str, Any]) -> str:
     if written:
         assert written == [None]
         return ""
-    return errors[0].name() + ": " + errors[0].str()
+    return str(errors[0].name())
 
 
-@pytest.mark.parametrize("tls", [False, True])
-def test_users_log_in_by_each_mechanism(start: Start, *, tls: bool) -> None:
-    sasl = start()
-    admin = sasl.admin()
-    create(admin)
-    create(admin, "bob", mechanism=ScramMechanism.SCRAM_SHA_512)
+def is_refused(settings: dict[str, Any]) -> bool:
+    return write(settings) == "_AUTHENTICATION"
+
+
+def test_users_log_in_by_each_mechanism(start: Start) -> None:
+    """Over TLS; without it, see `tests/interop/test_sasl.py`."""
+    sasl, tls = start(), True
+    sasl.create(kinds=(SHA_256,))
+    sasl.create("bob", kinds=(SHA_512,))
     for mechanism, user in zip(MECHANISMS, ("alice", "bob", "alice"), strict=True):
-        assert not write(sasl.settings(mechanism, user, tls=tls))
+        assert not write(sasl.confluent(mechanism, user, tls=tls))
         for wrong in (("alice", "wrong"), ("nobody", PASSWORD)):
-            assert "_AUTHENTICATION" in write(sasl.settings(mechanism, *wrong, tls=tls))
-    assert "_AUTHENTICATION" in write(sasl.settings("SCRAM-SHA-256", "bob", tls=tls))
-    deletion = UserScramCredentialDeletion("alice", ScramMechanism.SCRAM_SHA_256)
-    admin.alter_user_scram_credentials([deletion])["alice"].result(WITHIN_S)
+            assert is_refused(sasl.confluent(mechanism, *wrong, tls=tls))
+    assert is_refused(sasl.confluent("SCRAM-SHA-256", "bob", tls=tls))
+    sasl.delete("alice", SHA_256)
     for mechanism in MECHANISMS:
-        assert "_AUTHENTICATION" in write(sasl.settings(mechanism, tls=tls))
-    assert PASSWORD not in sasl.broker.output
+        assert is_refused(sasl.confluent(mechanism, tls=tls))
+    assert PASSWORD not in sasl.process.output
+
+
+def test_a_client_goes_on_beyond_its_session(start: Start) -> None:
+    """librdkafka authenticates again on its connections, also while it waits for records."""
+    sasl = start("connections.max.reauth.ms=1200", "admin.http.enable=true", "admin.http.port=0")
+    sasl.create()
+    settings = {**sasl.confluent("SCRAM-SHA-512"), "log_level": 0}
+    lost: list[KafkaError] = []
+    producer = Producer({**settings, "error_cb": lost.append})
+    consumer = Consumer({
+        **settings, "error_cb": lost.append, "group.id": "g", "auto.offset.reset": "earliest",
+        "fetch.wait.max.ms": 20_000,
+    })  # fmt: skip
+    producer.produce("t", b"first")
+    assert producer.flush(WITHIN_S) == 0
+    consumer.subscribe(["t"])
+    (first,) = consumer.consume(1, WITHIN_S)
+    assert first.value() == b"first"
+    while again(sasl) < 4:
+        assert consumer.consume(1, 0.5) == []
+    producer.produce("t", b"last")
+    assert producer.flush(WITHIN_S) == 0
+    (last,) = consumer.consume(1, WITHIN_S)
+    assert last.value() == b"last"
+    consumer.close()
+    assert "_AUTHENTICATION" not in [each.name() for each in lost]
+
+
+def again(sasl: SaslBroker) -> float:
+    """Return how often connections were authenticated again."""
+    at = next(line for line in sasl.process.lines if line.startswith("admin: http="))
+    with urlopen(f"http://{at.partition('=')[2]}/metrics", timeout=WITHIN_S) as answer:
+        for line in answer.read().decode().splitlines():
+            if line.startswith("broker_authentication_again_total "):
+                return float(line.split()[1])
+    raise AssertionError("there is no such number")
+
+
+def test_the_last_acknowledged_password_survives_a_kill(start: Start) -> None:
+    sasl = start()
+    passwords = (f"password number {number}" for number in count())
+    for _ in range(3):
+        acknowledged = ""
+        with RawClient(sasl.process) as raw:
+            for _ in range(20):
+                acknowledged = next(passwords)
+                answer = raw.ask(ALTER_USER_SCRAM_CREDENTIALS, 0, alteration(acknowledged))
+                assert [each.error_code for each in answer.results] == [0]
+            under_way = next(passwords)
+            raw.send(ALTER_USER_SCRAM_CREDENTIALS, 0, alteration(under_way))
+            sasl.process.kill()
+        sasl.start()
+        right = [
+            each
+            for each in (acknowledged, under_way)
+            if not is_refused(sasl.confluent("SCRAM-SHA-256", password=each))
+        ]
+        assert len(right) == 1, "one of them, and whole"
+
+
+def alteration(password: str) -> AlterUserScramCredentialsRequest:
+    salted = hashlib.pbkdf2_hmac("sha256", password.encode(), b"salt", 4096)
+    upsertion = ScramCredentialUpsertion(
+        name="alice", mechanism=1, iterations=4096, salt=b"salt", salted_password=salted
+    )
+    return AlterUserScramCredentialsRequest(upsertions=[upsertion])

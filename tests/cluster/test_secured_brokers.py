@@ -21,7 +21,12 @@ from tests.cluster.three_bookies import ClusterBroker, ThreeBookies
 from tests.ports import free_port
 from tests.zookeeper import ZooKeeperServer
 
-pytestmark = [pytest.mark.crash, pytest.mark.java, pytest.mark.timeout(300)]
+pytestmark = [
+    pytest.mark.crash,
+    pytest.mark.java,
+    pytest.mark.timeout(300),
+    pytest.mark.xdist_group("secured brokers"),  # they share bookies
+]
 
 PASSWORD: Final = 'broker "secret"; = 1'
 PACKAGE: Final = "org.apache.kafka.common.security"
@@ -40,10 +45,18 @@ class Secured(NamedTuple):
         return self.broker.start(self.listen)
 
 
-@pytest.fixture
-def cluster(zookeeper: ZooKeeperServer, tmp_path: Path) -> Iterator[ThreeBookies]:
-    with ThreeBookies(zookeeper, tmp_path / "bookies") as cluster:
+@pytest.fixture(scope="module")
+def bookies(
+    zookeeper: ZooKeeperServer, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[ThreeBookies]:
+    with ThreeBookies(zookeeper, tmp_path_factory.mktemp("bookies")) as cluster:
         yield cluster
+
+
+@pytest.fixture
+def cluster(bookies: ThreeBookies) -> Iterator[ThreeBookies]:
+    with bookies.another_namespace():
+        yield bookies
 
 
 def secured(
@@ -113,6 +126,8 @@ def test_transactions_go_over_brokers_that_log_in_to_each_other(
         "sasl.mechanism.inter.broker.protocol=SCRAM-SHA-512",
         "connections.max.reauth.ms=2000",
         "ssl.client.auth=required",
+        "authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "super.users=User:broker;User:ANONYMOUS",
     )
     brokers = [
         secured(cluster, authority, node_id, *own, protocol="SASL_SSL") for node_id in (1, 2, 3)
@@ -127,6 +142,7 @@ def test_transactions_go_over_brokers_that_log_in_to_each_other(
     assert PASSWORD not in shown
     assert "secret" not in shown
     assert "does not let this broker in" not in shown
+    assert "peer_refuses" not in shown
 
 
 def test_a_broker_with_a_wrong_password_gets_no_answer_and_says_why(

@@ -33,7 +33,7 @@ def test_a_host_that_cannot_be_is_one_that_does_not_answer() -> None:
 
 
 def test_what_is_no_address_is_refused() -> None:
-    for wrong in (("nonsense",), ("h:x",), ("h:65536",), ("h:1", "h:2")):
+    for wrong in (("nonsense",), ("h:x",), ("h:65536",), ("h:1", "h:2"), ("TLS://h:1",)):
         done = health(*wrong)
         assert done.returncode == 2
         assert "127.0.0.1:9092" in done.stderr

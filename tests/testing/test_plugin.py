@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tailrace.pytest_plugin import settings, start_timeout_s, topic_name
+from tailrace.pytest_plugin import security, settings, start_timeout_s, topic_name
 from tests.testing.conftest import RUN_TIMEOUT_S, UserPytest
 
 _LEGAL = re.compile(r"[A-Za-z0-9_-]{1,249}")
@@ -32,6 +32,12 @@ def test_settings_are_key_and_value() -> None:
     assert settings(["a.b=1", " c = d=e "]) == {"a.b": "1", "c": "d=e"}
     with pytest.raises(pytest.UsageError, match=r"'num\.partitions' is not a setting; write"):
         settings(["num.partitions"])
+
+
+def test_the_security_is_a_protocol() -> None:
+    assert security("SASL_SSL") == "SASL_SSL"
+    with pytest.raises(pytest.UsageError, match="'TLS' is not one of PLAINTEXT, SSL"):
+        security("TLS")
 
 
 def test_the_start_timeout_is_a_number_of_seconds() -> None:

@@ -12,6 +12,7 @@ from kafka import KafkaProducer
 
 from tailrace.testing import Broker
 from tests.cluster.cli import output
+from tests.testing.test_health import health
 
 TIMEOUT_S = 30
 USERS = {"alice": 'open, "sesame"\\', "bob": "another one"}
@@ -41,6 +42,8 @@ async def _by_aiokafka(broker: Broker) -> bytes:
 
 def test_clients_of_every_library_get_in(tmp_path: Path) -> None:
     with Broker(security="SASL_SSL", users=USERS) as broker:
+        address = f"SASL_SSL://{broker.bootstrap}"
+        assert health(address).stdout == f"{address} answers\n"
         write(broker, b"alice")
         write(broker, b"bob", user="bob")
         assert asyncio.run(_by_aiokafka(broker)) == b"alice"
@@ -67,6 +70,8 @@ def test_clients_of_every_library_get_in(tmp_path: Path) -> None:
 def test_with_ssl_each_user_has_a_certificate() -> None:
     required = {"ssl.client.auth": "required"}
     with Broker(security="SSL", settings=required) as broker:
+        address = f"SSL://{broker.bootstrap}"
+        assert health(address).returncode == 1, "it shows no certificate"
         write(broker, b"by certificate")
         assert written(broker, 1) == [b"by certificate"]
         settings = broker.client_settings()

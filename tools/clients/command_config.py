@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from tailrace.core.runtime.kafka_connection import Entrance
 
 _OPTION = "--command-config"
+_OF_SECURITY = ("security.", "ssl.", "sasl.", "enable.ssl.")
+"""How names of properties begin that say how to get in."""
 
 
 def client_properties(file: Path | None) -> dict[str, str]:
@@ -42,7 +44,7 @@ def entrance(client: Mapping[str, str], properties: Mapping[str, str]) -> "Entra
 
     `properties`: librdkafka's; those that are not of security say nothing here. Errors: CliError.
     """
-    if not client and not properties:
+    if not client and not any(key.startswith(_OF_SECURITY) for key in properties):
         return None
     from tailrace.core.access.client.command_config import client_settings
     from tailrace.core.access.client.entrance import entrance_of

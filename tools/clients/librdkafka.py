@@ -6,18 +6,12 @@ The library is half typed, so its objects are Any; its errors leave here as CliE
 import socket
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
 from tailrace.broker.listeners import Endpoint
-from tailrace.core.runtime.kafka_connection import (
-    Entrance,
-    KafkaConnection,
-    KafkaConnectionError,
-    NotLetIn,
-)
 from tailrace.tools.clients.command_config import (
     client_properties,
     entrance,
@@ -25,6 +19,9 @@ from tailrace.tools.clients.command_config import (
 )
 from tailrace.tools.endpoints import parse_endpoint
 from tailrace.tools.errors import CliError, Exit
+
+if TYPE_CHECKING:
+    from tailrace.core.runtime.kafka_connection import Entrance
 
 CLIENT_ID = "tailrace-cli"
 VERIFICATION = "enable.ssl.certificate.verification"
@@ -91,12 +88,8 @@ def check_reachable(to: Target) -> None:
         at = parse_endpoint(text.strip(), "--bootstrap")
         try:
             _try(at, to.timeout_s, way_in)
-        except NotLetIn as error:
-            raise not_let_in(error) from error
         except OSError as error:
             reasons.append(_reason(at, error))
-        except KafkaConnectionError as error:
-            reasons.append(str(error))
         else:
             return
     raise CliError(
@@ -104,16 +97,6 @@ def check_reachable(to: Target) -> None:
         place=f"--bootstrap {to.bootstrap}",
         remedy=_START_ONE if way_in is None else _LET_IN,
         code=Exit.UNREACHABLE,
-    )
-
-
-def not_let_in(error: NotLetIn) -> CliError:
-    """Return what it means to whoever typed the command."""
-    return CliError(
-        error.cause,
-        place=error.place,
-        remedy="see security.protocol, ssl.truststore.location, ssl.keystore.location and "
-        "sasl.jaas.config in --command-config, and the broker's log",
     )
 
 
@@ -178,20 +161,22 @@ def _client(kind: Any, settings: dict[str, Any]) -> Any:
         ) from error
 
 
-def _entrance(to: Target) -> Entrance | None:
+def _entrance(to: Target) -> "Entrance | None":
     """Return how a first connection gets in; None also where certificates are not verified."""
     if to.properties.get(VERIFICATION, "true").lower() != "true":
         return None
     return entrance(to.client, to.properties)
 
 
-def _try(at: Endpoint, timeout_s: float, way_in: Entrance | None) -> None:
-    """Connect once. Errors: OSError, KafkaConnectionError."""
+def _try(at: Endpoint, timeout_s: float, way_in: "Entrance | None") -> None:
+    """Connect once. Errors: OSError, CliError."""
     host = at.host or "127.0.0.1"
     if way_in is None:
         socket.create_connection((host, at.port), timeout_s).close()
-    else:
-        KafkaConnection(host, at.port, timeout_s, CLIENT_ID, way_in).close()
+        return
+    from tailrace.tools.clients.first_connection import get_in  # 60 ms, for those who need it
+
+    get_in(host, at.port, timeout_s, CLIENT_ID, way_in)
 
 
 def _reason(at: Endpoint, error: OSError) -> str:

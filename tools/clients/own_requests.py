@@ -27,7 +27,8 @@ from tailrace.protocol.kafka.messages.metadata import (
     MetadataResponse,
 )
 from tailrace.tools.clients.command_config import check_security_alone, entrance
-from tailrace.tools.clients.librdkafka import CLIENT_ID, Target, check_reachable, not_let_in
+from tailrace.tools.clients.first_connection import not_let_in
+from tailrace.tools.clients.librdkafka import CLIENT_ID, Target, check_reachable
 from tailrace.tools.endpoints import parse_endpoint
 from tailrace.tools.errors import CliError, Exit
 

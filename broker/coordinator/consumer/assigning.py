@@ -5,7 +5,7 @@ maybeUpdateTargetAssignment; KIP-1263 (the least interval between two assignment
 """
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
@@ -45,6 +45,8 @@ class Surroundings(NamedTuple):
     """Of this group."""
     topics: KnownTopics
     now: Now
+    shows: Callable[[str], bool] | None = None
+    """Says of a topic whether who asks may know of it; None: it may know of all."""
 
 
 def note_topic(group: ConsumerGroup, topic: str) -> None:
@@ -81,15 +83,22 @@ def _refresh_regexes(group: ConsumerGroup, around: Surroundings) -> bool:
     for regex in sorted(group.regex_counts):
         known = group.resolved.get(regex)
         if known is None or group.stale_topics is None:
-            topics = matching(regex, (topic.name for topic in around.topics.all()))
+            topics = _matching(regex, (topic.name for topic in around.topics.all()), around)
         else:
             there = [name for name in group.stale_topics if around.topics.get(name) is not None]
-            topics = known.topics.difference(group.stale_topics) | matching(regex, there)
+            topics = known.topics.difference(group.stale_topics)
+            topics |= _matching(regex, there, around)
         if known is None or topics != known.topics:
             wall_ms = around.now.wall_ms
             put_regex(group, regex, ResolvedRegex(topics, wall_ms, wall_ms))
             has_changed = True
     return has_changed
+
+
+def _matching(regex: str, names: Iterable[str], around: Surroundings) -> frozenset[str]:
+    """Return the topics that match, and that the member may know of whose request it is."""
+    found = matching(regex, names)
+    return found if around.shows is None else frozenset(filter(around.shows, found))
 
 
 def update_target(group: ConsumerGroup, around: Surroundings) -> None:

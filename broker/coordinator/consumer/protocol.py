@@ -76,7 +76,7 @@ class ConsumerProtocol:
         self, request: ConsumerGroupHeartbeatRequest, caller: Caller, ticket: Ticket, now: Now
     ) -> Effects:
         """Handle ConsumerGroupHeartbeat; the request has been checked."""
-        around = self._around(request.group_id, now)
+        around = self._around(request.group_id, now)._replace(shows=caller.shows)
         try:
             if request.member_epoch < JOIN_EPOCH:
                 return self._leave(request, ticket, around)
@@ -188,7 +188,7 @@ class ConsumerProtocol:
             code = ErrorCode.INVALID_SESSION_TIMEOUT
             response = JoinGroupResponse(error_code=code, member_id=request.member_id)
             return Effects([Reply(ticket, response)])
-        around = self._around(group.group_id, now)
+        around = self._around(group.group_id, now)._replace(shows=caller.shows)
         member_id = request.member_id or self._new_id()
         try:
             subscription = classic_members.check_join(

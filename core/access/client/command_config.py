@@ -29,7 +29,9 @@ def read_command_config(file: Path) -> dict[str, str]:
     except OSError as error:
         raise ConfigError(f"{file}: {error.strerror}") from error
     except UnicodeDecodeError as error:
-        raise ConfigError(f"{file}: it is not UTF-8") from error
+        raise ConfigError(
+            f"{file}: it is not UTF-8; \\uXXXX means a character to Java, too"
+        ) from error
     if len(data) > FILE_BYTES_MAX:
         raise ConfigError(f"{file}: more than {FILE_BYTES_MAX} bytes")
     try:

@@ -3,7 +3,7 @@
 import socket
 import ssl
 from collections.abc import Mapping
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from typing_extensions import override
 
@@ -17,6 +17,8 @@ from tailrace.protocol.kafka.api import Api
 
 Q = TypeVar("Q")
 R = TypeVar("R")
+
+_ENDS: Final = (ssl.SSLEOFError, ssl.SSLZeroReturnError)
 
 
 class ClientEntrance(Entrance):
@@ -39,8 +41,8 @@ class ClientEntrance(Entrance):
 
     @override
     def is_refusal(self, error: OSError) -> bool:
-        """Whether it is TLS that failed."""
-        return isinstance(error, ssl.SSLError)
+        """Whether it is TLS that failed, and not the connection below it."""
+        return isinstance(error, ssl.SSLError) and not isinstance(error, _ENDS)
 
     @override
     def log_in(self, connection: KafkaConnection) -> float | None:

@@ -33,22 +33,18 @@ def parse_properties(text: str) -> dict[str, str]:
 
 def _logical_lines(text: str) -> list[tuple[int, str]]:
     """Join lines that end with a backslash; leave out comments and what is empty."""
-    lines: list[tuple[int, str]] = []
+    lines: list[tuple[int, list[str]]] = []
     goes_on = False
     for number, natural in enumerate(_LINE_END.split(text), 1):
         line = natural.lstrip(_BLANK)
         if not goes_on and (not line or line[0] in "#!"):
             continue
-        backslashes = len(line) - len(line.rstrip("\\"))
-        ends_open = backslashes % 2 == 1
-        part = line[:-1] if ends_open else line
-        if goes_on:
-            first, before = lines.pop()
-            lines.append((first, before + part))
-        else:
-            lines.append((number, part))
+        ends_open = (len(line) - len(line.rstrip("\\"))) % 2 == 1
+        if not goes_on:
+            lines.append((number, []))
+        lines[-1][1].append(line[:-1] if ends_open else line)
         goes_on = ends_open
-    return lines
+    return [(number, "".join(parts)) for number, parts in lines]
 
 
 def _plain(text: str) -> str:

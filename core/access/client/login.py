@@ -65,6 +65,10 @@ def login_of(
             _module(mechanism, jaas)
         return Login(mechanism, token_file=_file_of(token_url))
     options = _module(mechanism, jaas).options
+    if any(each.startswith("user_") for each in options):
+        raise ConfigError(
+            "sasl.jaas.config: users (user_...) are not made here: tailrace user create makes them"
+        )
     if "username" not in options or "password" not in options:
         raise ConfigError("sasl.jaas.config: it needs username and password")
     is_token = options.get("tokenauth", "").lower() == "true"
@@ -97,7 +101,7 @@ def _module(mechanism: str, jaas: Secret) -> LoginModule:
 
 def _file_of(url: str) -> Path:
     parts = urlsplit(url)
-    if parts.scheme != "file" or parts.netloc or not parts.path:
+    if parts.scheme != "file" or parts.netloc or not parts.path.startswith("/"):
         raise ConfigError(
             "sasl.oauthbearer.token.endpoint.url: a token is read from a file alone: file:///PATH"
         )

@@ -1,12 +1,9 @@
 """Settings of OAUTHBEARER, under Kafka's names (BrokerSecurityConfigs, SaslConfigs)."""
 
 from dataclasses import dataclass
-from typing import Final
 from urllib.parse import urlsplit
 
 from tailrace.core.runtime.config import AtLeastOne, NotNegative, setting
-
-SCHEMES: Final = ("file", "https", "http")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,13 +35,13 @@ class OAuthConfig:
     expected_audience: tuple[str, ...] = setting(
         "sasl.oauthbearer.expected.audience",
         (),
-        "A token has to be for one of these (aud). Without any, a token that is for somebody is "
+        "A token has to be for one of these (aud). Without any, a token that names an audience is "
         "refused.",
     )
     expected_issuer: str = setting(
         "sasl.oauthbearer.expected.issuer",
         "",
-        "Who has to have issued a token (iss); empty for anybody who signs with one of the keys.",
+        "The issuer that a token has to name (iss); empty takes any, if one of the keys signed.",
     )
     clock_skew_s: NotNegative = setting(
         "sasl.oauthbearer.clock.skew.seconds",
@@ -59,10 +56,10 @@ class OAuthConfig:
     )
 
     def __post_init__(self) -> None:
-        if self.jwks_url and urlsplit(self.jwks_url).scheme not in SCHEMES:
+        if self.jwks_url and not _is_url(self.jwks_url):
             raise ValueError(
                 f"sasl.oauthbearer.jwks.endpoint.url: {self.jwks_url!r} is not a URL of "
-                "https:, http: or file:"
+                "https:, http: or file:, with a host or an absolute path"
             )
         if self.retry_ms > self.retry_ms_max:
             raise ValueError(
@@ -73,3 +70,14 @@ class OAuthConfig:
             raise ValueError(
                 "sasl.oauthbearer.scope.claim.name and sasl.oauthbearer.sub.claim.name need names"
             )
+
+
+def _is_url(text: str) -> bool:
+    try:
+        parts = urlsplit(text)
+        has_port = parts.port is None or parts.port > 0
+    except ValueError:
+        return False
+    if parts.scheme == "file":
+        return parts.netloc in ("", "localhost") and parts.path.startswith("/")
+    return parts.scheme in ("https", "http") and bool(parts.hostname) and has_port

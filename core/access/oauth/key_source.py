@@ -35,7 +35,7 @@ READ_S_MAX: Final = 10.0
 
 @dataclass(slots=True)
 class KeySourceMetrics:
-    """Numbers of the issuer's keys. Register them as `oauth_keys`."""
+    """Numbers of the issuer's keys. Register them as `broker_oauth_keys`."""
 
     known: int = gauge("public keys of the issuer that are known")
     reads_total: int = counter("times that the keys were read")
@@ -52,10 +52,11 @@ class KeySource:
         self._keys: KeySet | None = None
         self._pool = JobPool("oauth keys", 1)
         self._tasks = Tasks("oauth keys")
-        self._reading = Forever("oauth_keys.reading")
+        self._reading = Forever("oauth_keys.reading", pause_s_max=READ_S_MAX)
         self._due = asyncio.Event()
         self._over: asyncio.Event | None = None
         """Of the reading that is going on, or about to begin."""
+        self._is_closed = False
         self._pause_s = 0.0
         self._failures = 0
         self._last_s = 0.0
@@ -67,8 +68,11 @@ class KeySource:
         self._tasks.start(self._reading.run(self._step), "reading")
 
     async def close(self) -> None:
-        """Read no more. Idempotent."""
+        """Read no more; who waits goes on without. Idempotent."""
+        self._is_closed = True
         await self._tasks.close()
+        if self._over is not None:
+            self._over.set()
         await self._pool.close(READ_S_MAX)
 
     async def find(self, token: UnverifiedToken) -> "PublicKey":
@@ -92,6 +96,8 @@ class KeySource:
         return None if self._keys is None else self._keys.find(token)
 
     def _may_hurry(self) -> bool:
+        if self._is_closed:
+            return False
         since_s = self._clock.monotonic_s() - self._last_s
         return since_s >= self._config.retry_ms_max / 1000
 

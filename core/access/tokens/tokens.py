@@ -11,6 +11,7 @@ import hashlib
 import hmac
 import logging
 from collections.abc import Iterator
+from dataclasses import dataclass
 from random import Random
 from typing import Final
 
@@ -33,10 +34,22 @@ from tailrace.core.access.users.credentials import (
 from tailrace.core.metadata.stored_entities import StoredEntities
 from tailrace.core.runtime.clock import Clock
 from tailrace.core.runtime.forever import Forever
+from tailrace.core.runtime.metrics import counter, gauge
 from tailrace.core.runtime.tasks import Tasks
 from tailrace.protocol.errors import ErrorCode
 
 logger = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class TokensMetrics:
+    """Numbers of delegation tokens. Register them as `broker_delegation_tokens`."""
+
+    known: int = gauge("delegation tokens that are known, also those that are over")
+    created_total: int = counter("delegation tokens that this broker made")
+    ended_total: int = counter("delegation tokens that clients ended at this broker")
+    expired_total: int = counter("delegation tokens that this broker removed as they were over")
+
 
 TOKENS_MAX: Final = 10_000
 """Of a cluster; some more where several brokers make them at the same time."""
@@ -52,6 +65,7 @@ class DelegationTokens:
     def __init__(
         self, config: TokensConfig, stored: StoredEntities[Token], clock: Clock, random: Random
     ) -> None:
+        self.metrics = TokensMetrics()
         self._config = config
         self._secret = config.secret_key.reveal().encode()
         self._stored = stored
@@ -98,6 +112,7 @@ class DelegationTokens:
         token_id = base64.urlsafe_b64encode(self._random.randbytes(16)).rstrip(b"=").decode()
         token = new_token(wanted, token_id, self._config, self._clock.now_ms())
         await self._stored.change({token_id: lambda _: token})
+        self.metrics.created_total += 1
         logger.info("delegation_token_created id=%s owner=%r", token_id, token.owner)
         return token
 
@@ -135,6 +150,7 @@ class DelegationTokens:
         await self._stored.change({token_id: change})
         left = made[0]
         if left is None:
+            self.metrics.ended_total += 1
             logger.info("delegation_token_removed id=%s", token_id)
         return now_ms if left is None else left.expires_ms
 
@@ -181,6 +197,7 @@ class DelegationTokens:
 
     def _note(self, token_id: str) -> None:
         """Take note of a token that came or went."""
+        self.metrics.known = len(self._stored)
         digest = hashlib.sha256(self.hmac_of(token_id)).digest()
         if self._stored.get(token_id) is None:
             self._ids.pop(digest, None)
@@ -200,4 +217,5 @@ class DelegationTokens:
         for at in range(0, len(over), REMOVED_AT_ONCE):
             await self._stored.change(dict.fromkeys(over[at : at + REMOVED_AT_ONCE], change))
         if over:
+            self.metrics.expired_total += len(over)
             logger.info("delegation_tokens_expired count=%d", len(over))

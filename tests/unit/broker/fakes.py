@@ -712,7 +712,7 @@ def make_world(
         tokens=tokens,
         users=users,
         authentication=Authentication(
-            config.network.sasl, users, b"secret of tests", tokens, clock
+            config.network.sasl_by_listener, users, b"of tests", tokens, clock
         ),
         unsent=Budget("unsent bytes", config.network.response_bytes_max),
     )

@@ -5,6 +5,7 @@ import re
 import pytest
 
 from tailrace.broker.config import NetworkConfig
+from tailrace.broker.listener_settings import is_dynamic_listener_setting
 from tailrace.core.runtime.config import Assignment, ConfigError, Loaded, load, values_of
 
 LISTENERS = ("listeners", "PLAINTEXT://127.0.0.1:1,A.B://127.0.0.1:2,INTERNAL://127.0.0.1:3")
@@ -59,6 +60,10 @@ def test_a_tree_is_made_again_of_its_values() -> None:
         ("listener.name.internal.ssl.client.auth", "required", "set ssl.truststore.location"),
         ("listener.name.internal.ssl.cipher.suites", "X", "X is not a suite"),
         ("listener.name.internal.ssl.principal.mapping.rules", "X", "'X' is not DEFAULT"),
+        ("listener.name.internal.sasl.enabled.mechanisms", "GSSAPI", "(Kerberos) is not served"),
+        ("listener.name.internal.sasl.enabled.mechanisms", "scram", "scram is not a mechanism"),
+        ("listener.name.internal.sasl.enabled.mechanisms", "", "at least one is needed"),
+        ("listener.name.internal.sasl.enabled.mechanisms", "PLAIN,PLAIN", "is there twice"),
     ],
 )
 def test_what_is_refused(name: str, value: str, why: str) -> None:
@@ -71,3 +76,13 @@ def test_a_listener_needs_a_certificate_of_its_own_or_the_common_one() -> None:
     given = [Assignment(key, value, "test") for key, value in (LISTENERS, PROTOCOLS, of_one)]
     with pytest.raises(ConfigError, match=r"A\.B speaks TLS and there is no certificate"):
         load(NetworkConfig, given)
+
+
+def test_a_listener_has_mechanisms_of_its_own() -> None:
+    of_all = ("sasl.enabled.mechanisms", "SCRAM-SHA-512")
+    own = ("listener.name.internal.sasl.enabled.mechanisms", "PLAIN")
+    network = loaded(of_all, own).config
+    found = {name: each.mechanisms for name, each in network.sasl_by_listener.items()}
+    assert found.pop("INTERNAL") == ("PLAIN",)
+    assert set(found.values()) == {("SCRAM-SHA-512",)}
+    assert not is_dynamic_listener_setting("listener.name.internal.sasl.enabled.mechanisms")

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tailrace.broker.authentication.authentication import STRANGER_BYTES, STRANGERS_BYTES_MAX
 from tailrace.broker.authentication.config import SaslConfig
 from tailrace.core.access.users.credentials import (
     ScramMechanism,
@@ -240,6 +241,7 @@ async def test_frames_of_strangers_are_small_and_cut_anywhere() -> None:
         large = await served.client()
         large.writer.write(struct.pack(">i", 524_289))
         assert await large.is_closed()
+        assert served.numbers.failed_time_total == 0, "for its size"
         for end in range(1, 12):
             cut = await served.client()
             cut.send(SASL_HANDSHAKE, 1, SaslHandshakeRequest(mechanism="PLAIN"))
@@ -255,6 +257,23 @@ async def test_frames_of_strangers_are_small_and_cut_anywhere() -> None:
         for _ in range(2):
             client.send(METADATA, 9, big, client_id="x" * 30_000)
             await client.receive(METADATA, 9)
+
+
+@in_loop
+async def test_what_strangers_keep_unfinished_has_a_bound() -> None:
+    async with Sasl() as served:
+        many = 60
+        for _ in range(many):
+            client = await served.client()
+            client.writer.write(struct.pack(">i", 524_288) + bytes(60_000))
+        receive = served.world.broker.authentication.receive
+        await until(lambda: receive.unfinished.full)
+        channels = [each._channel for each in served.server._connections]
+        bodies = [each._body for each in channels if each is not None and each._body is not None]
+        kept = sum(len(each.body) for each in bodies)
+        assert kept <= STRANGERS_BYTES_MAX + 524_288 + many * STRANGER_BYTES
+        known = await served.client()
+        await log_in(known)  # what is short waits for nobody
 
 
 @in_loop
@@ -293,6 +312,32 @@ async def test_a_client_that_goes_while_it_logs_in_leaves_nothing() -> None:
             await client.writer.drain()
             client.close()
         await until(lambda: served.numbers.strangers == 0)
+
+
+@in_loop
+async def test_a_client_that_is_gone_before_its_request_is_looked_at_leaves_nothing() -> None:
+    async with Sasl() as served:
+        client = await served.client()
+        await choose(client)
+        (connection,) = served.server._connections
+        door, strangers = connection._sasl, served.world.broker.authentication.strangers
+        assert door is not None
+        strangers.take(9)
+        door.takes(memoryview(bytearray(9)))  # a task for it is there, and has not begun
+        door.close()
+        assert strangers.used == 0
+
+
+@in_loop
+async def test_who_waits_for_its_turn_to_be_read_is_not_late() -> None:
+    async with Sasl(handshake_ms_max=20_000) as served:
+        client = await served.client()
+        await choose(client)
+        (connection,) = served.server._connections
+        connection.hold_back()
+        connection.check(asyncio.get_running_loop().time() + 100)
+        connection.let_in()
+        assert (await token(client, ALICE)).error_code == 0
 
 
 def fetch() -> FetchRequest:

@@ -22,14 +22,13 @@ from tailrace.protocol.kafka.messages import (
 from tests.unit.broker.authorization.cases import (
     C31,
     G30,
-    GROUP,
     T29,
-    TOPIC,
     Case,
     cluster,
     group,
     topic,
 )
+from tests.unit.broker.authorization.requests import GROUP, TOPIC
 from tests.unit.broker.authorization.support import Grant
 
 RESOURCES: Sequence[tuple[int, str, Callable[[Op], Grant], Any]] = (

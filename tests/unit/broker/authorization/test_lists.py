@@ -9,6 +9,9 @@ from tailrace.core.access.acls.model import ResourceType as Of
 from tailrace.protocol.errors import ErrorCode as E
 from tailrace.protocol.kafka import apis
 from tailrace.protocol.kafka.messages.consumer_group_describe import ConsumerGroupDescribeRequest
+from tailrace.protocol.kafka.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+)
 from tailrace.protocol.kafka.messages.describe_cluster import DescribeClusterRequest
 from tailrace.protocol.kafka.messages.describe_groups import DescribeGroupsRequest
 from tailrace.protocol.kafka.messages.describe_topic_partitions import (
@@ -25,7 +28,7 @@ from tailrace.protocol.kafka.messages.offset_fetch import (
     OffsetFetchRequestGroup,
 )
 from tailrace.protocol.kafka.messages.produce import TopicProduceData
-from tests.unit.broker.authorization.cases import produced
+from tests.unit.broker.authorization.requests import produced
 from tests.unit.broker.authorization.support import (
     Grant,
     guard,
@@ -263,3 +266,29 @@ async def test_a_produce_of_which_some_is_refused_writes_the_rest() -> None:
         request.acks = 0
         with pytest.raises(CloseConnection):
             await ask(world, apis.PRODUCE, 9, request)
+
+
+@in_loop
+async def test_an_expression_comes_to_topics_that_its_member_may_know_of() -> None:
+    async with whole_world() as world:
+        reads: tuple[Grant, ...] = ((Op.READ, Of.GROUP, "r"), (Op.READ, Of.GROUP, "s"))
+        authorizer = guard(world, *reads, SEES_U)
+
+        async def assigned(group_id: str) -> set[bytes]:
+            request = ConsumerGroupHeartbeatRequest(
+                group_id=group_id,
+                member_id="m",
+                member_epoch=0,
+                rebalance_timeout_ms=60_000,
+                subscribed_topic_regex="[tu]",
+                topic_partitions=[],
+            )
+            answer = await ask(world, apis.CONSUMER_GROUP_HEARTBEAT, 1, request)
+            assert answer.error_code == E.NONE
+            assert answer.assignment is not None
+            return {each.topic_id for each in answer.assignment.topic_partitions}
+
+        ids = {name: topic.topic_id for name in "tu" if (topic := world.topics.get(name))}
+        assert await assigned("r") == {ids["u"]}
+        authorizer.change(*reads, SEES_U, (Op.DESCRIBE, Of.TOPIC, "t"))
+        assert await assigned("s") == {ids["t"], ids["u"]}

@@ -19,7 +19,8 @@ from tailrace.protocol.kafka.messages.list_groups import ListGroupsRequest
 from tailrace.protocol.kafka.messages.list_transactions import ListTransactionsRequest
 from tailrace.protocol.kafka.messages.metadata import MetadataRequest
 from tests.unit.broker.authorization.admin_cases import ADMIN_CASES
-from tests.unit.broker.authorization.cases import CASES, Case, produced
+from tests.unit.broker.authorization.cases import CASES, Case
+from tests.unit.broker.authorization.requests import produced
 from tests.unit.broker.authorization.support import (
     Grant,
     SetAuthorizer,

@@ -51,7 +51,8 @@ class World:
         config = InterBrokerConfig(identification=identification)  # type: ignore[arg-type]
         places = MovingPlaces()
         places.move(2, at)
-        entrance = entrance_of(config, SecurityProtocol.SSL, tls)
+        way = SecurityProtocol.SSL, tls, config.identification
+        entrance = entrance_of(*way, config.login)
         self.peers = Peers(places, "broker-1", entrance)
 
     async def ask(self, timeout_s: float = SOON_S) -> HeartbeatResponse:
@@ -138,7 +139,9 @@ def logging_in(at: At) -> Peers:
     places = MovingPlaces()
     places.move(2, at)
     return Peers(
-        places, "broker-1", entrance_of(PLAIN, SecurityProtocol.SASL_PLAINTEXT, TlsConfig())
+        places,
+        "broker-1",
+        entrance_of(SecurityProtocol.SASL_PLAINTEXT, TlsConfig(), "https", PLAIN.login),
     )
 
 
@@ -212,4 +215,4 @@ def test_a_refusal_ends_the_connection_and_shows_no_password(at_step: int) -> No
 
 def test_a_password_that_is_missing_is_found_before_the_start() -> None:
     with pytest.raises(ConfigError, match=r"sasl.jaas.config: SCRAM-SHA-256 needs it"):
-        entrance_of(InterBrokerConfig(), SecurityProtocol.SASL_SSL, TlsConfig())
+        entrance_of(SecurityProtocol.SASL_SSL, TlsConfig(), "https", InterBrokerConfig().login)

@@ -114,6 +114,11 @@ def test_the_skew_is_configured() -> None:
     [
         {"jwks_url": "ftp://issuer.test/keys"},
         {"jwks_url": "/etc/keys.json"},
+        {"jwks_url": "file:keys.json"},
+        {"jwks_url": "file://host/keys.json"},
+        {"jwks_url": "https:///keys"},
+        {"jwks_url": "https://issuer.test:port/keys"},
+        {"jwks_url": "https://[::1/keys"},
         {"retry_ms": 2, "retry_ms_max": 1},
         {"scope_claim": " "},
         {"subject_claim": ""},

@@ -35,7 +35,9 @@ class Endpoint:
         self.more = ""
 
     async def __call__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await reader.readuntil(b"\r\n\r\n")
+        request = await reader.readuntil(b"\r\n\r\n")
+        if request.startswith(b"GET /other"):
+            self.status, self.more = "200 OK", ""
         self.asked += 1
         await self.go_on.wait()
         length = len(self.body) if self.length is None else self.length
@@ -173,7 +175,8 @@ def _gone(endpoint: Endpoint) -> None:
 
 
 def _elsewhere(endpoint: Endpoint) -> None:
-    endpoint.status, endpoint.more = "302 Found", "Location: file:///etc/passwd\r\n"
+    """Send it to another place, where everything is well."""
+    endpoint.status, endpoint.more = "302 Found", "Location: /other\r\n"
 
 
 def _not_keys(endpoint: Endpoint) -> None:
@@ -240,6 +243,24 @@ async def test_nobody_is_let_in_while_there_are_no_keys(tmp_path: Path) -> None:
         file.write_bytes(key_set(jwk_of()))
         await until(lambda: source.metrics.known == 1)
         assert await is_known(source)
+
+
+@in_loop
+async def test_an_end_leaves_nobody_waiting(tmp_path: Path) -> None:
+    """Neither those who wait for a reading, nor those for one that never begins."""
+    endpoint, clock = Endpoint(key_set(jwk_of(kid="a"))), ManualClock()
+    async with served(endpoint) as url, source_of(OAuthConfig(jwks_url=url), clock) as source:
+        assert await is_known(source, kid="a")
+        clock.advance_ms(10_000)
+        endpoint.go_on.clear()
+        async with asyncio.TaskGroup() as group:
+            waiting = [group.create_task(is_known(source, kid="b")) for _ in range(3)]
+            await until(lambda: endpoint.asked == 2)
+            await source.close()
+        assert not any(each.result() for each in waiting)
+        clock.advance_ms(10_000)
+        assert await is_known(source, kid="a")
+        assert not await is_known(source, kid="c")
 
 
 @in_loop

@@ -21,14 +21,17 @@ class Client:
         self.bare += more
         return f"{gs2}{self.bare}".encode()
 
-    def final(self, challenge: bytes) -> bytes:
+    def final(self, challenge: bytes, nonce: str = "") -> bytes:
+        """Prove it; `nonce`: another one than the server's."""
         text = challenge.decode()
         parts = dict(each.split("=", 1) for each in text.split(","))
         assert parts["r"].startswith(self.nonce)
         assert len(parts["r"]) > len(self.nonce)
         salt = base64.b64decode(parts["s"])
         salted = hashlib.pbkdf2_hmac(self.hash_name, self.password.encode(), salt, int(parts["i"]))
-        without_proof = f"c={base64.b64encode(self.gs2.encode()).decode()},r={parts['r']}"
+        without_proof = (
+            f"c={base64.b64encode(self.gs2.encode()).decode()},{nonce or 'r=' + parts['r']}"
+        )
         signed = f"{self.bare},{text},{without_proof}".encode()
         client_key = self._mac(salted, b"Client Key")
         signature = self._mac(hashlib.new(self.hash_name, client_key).digest(), signed)

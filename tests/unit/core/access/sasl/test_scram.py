@@ -223,6 +223,23 @@ def test_a_message_that_was_damaged_never_logs_in(data: st.DataObject) -> None:
     asyncio.run(run())
 
 
+@pytest.mark.parametrize("wrong", ["header", "nonce"])
+def test_a_client_that_signs_another_header_or_nonce_is_refused(wrong: str) -> None:
+    """It knows the password, and what it signs is what it sends: only that is not what was said."""
+
+    async def run() -> None:
+        exchange = server(SHA_256, {"alice": "p"})
+        client = Client("sha256", "alice", "p")
+        challenge = (await exchange.evaluate(client.first())).message.decode()
+        if wrong == "header":
+            client.gs2 = "y,,"
+        nonce = challenge.split(",")[0] + ("x" if wrong == "nonce" else "")
+        with pytest.raises(AuthenticationFailed):
+            await exchange.evaluate(client.final(challenge.encode(), nonce))
+
+    asyncio.run(run())
+
+
 def test_the_proof_of_another_exchange_is_refused() -> None:
     async def run() -> None:
         client = Client("sha256", "alice", "p")

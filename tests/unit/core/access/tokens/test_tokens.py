@@ -206,6 +206,27 @@ async def test_tokens_that_are_over_are_removed(tmp_path: Path) -> None:
         await until(lambda: list(tokens) == [stays] and list(theirs) == [stays])
         assert await store.children(PARENT) == [stays.token_id]
         assert gone[0] not in list(tokens)
+        assert tokens.metrics.known == theirs.metrics.known == 1
+        assert tokens.metrics.created_total == 4
+
+
+@in_loop
+async def test_what_another_broker_has_renewed_is_not_removed(tmp_path: Path) -> None:
+    """Though this broker has not heard of it yet: the store is asked when it counts."""
+    often = TokensConfig(secret_key=Secret(SECRET), renewal_ms=100, check_ms=1)
+    async with world(tmp_path) as (clock, store, tokens, _):
+        renewed, ended = await tokens.create(wanted()), await tokens.create(wanted())
+        deaf = StoredEntities(store, PARENT, TOKEN_CODEC)
+        late = DelegationTokens(often, deaf, clock, Random(3))
+        await late.start()
+        await deaf.close()  # it hears of nothing from here on
+        clock.advance_ms(90)
+        await tokens.renew(tokens.hmac_of(renewed.token_id), ALICE, -1)
+        clock.advance_ms(20)  # by what it knows, both are over
+        await until(lambda: [each.token_id for each in late] == [renewed.token_id])
+        await late.close()
+        assert await store.children(PARENT) == [renewed.token_id]
+        assert ended.is_over(clock.now_ms())
 
 
 @pytest.mark.parametrize(
