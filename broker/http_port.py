@@ -62,9 +62,7 @@ def http_access(broker: Broker) -> HttpAccess:
     rules = PrincipalRules(broker.config.network.principal_rules)
     means = Means(
         passwords=broker.authentication.passwords if "basic" in config.authentication else None,
-        tokens=broker.authentication.bearers(broker.config.network.sasl.oauth).check
-        if "bearer" in config.authentication
-        else None,
+        tokens=broker.authentication.bearers.check if "bearer" in config.authentication else None,
         user_of_certificate=user_of_certificate(rules)
         if "certificate" in config.authentication
         else None,

@@ -225,9 +225,7 @@ async def _make_broker(config: BrokerConfig, storage: Storage, clock: Clock) -> 
         quotas=QuotaRegistry(store, paths.quotas, ClientQuotas(config.quotas, clock)),
         tokens=tokens,
         users=users,
-        authentication=Authentication(
-            config.network.sasl_by_listener, users, secret, tokens, clock
-        ),
+        authentication=Authentication(config.network, users, secret, tokens, clock),
         authorizer=None if acls is None else acls.authorizer,
         acls=acls,
         audit=audit_of(

@@ -105,6 +105,15 @@ class SaslBroker:
             **({"ssl_context": context} if tls else {}),
         }
 
+    def environment(self, mechanism: str) -> dict[str, str]:
+        """Return what the programs of Go and Node are told, beside where the broker is (TLS)."""
+        return {
+            "SASL_MECHANISM": mechanism,
+            "SASL_USER": USER,
+            "SASL_PASSWORD": PASSWORD,
+            "CA": str(self.authority.certificate),
+        }
+
     def java(
         self, mechanism: str, user: str = USER, password: str = PASSWORD, *, tls: bool = False
     ) -> dict[str, str]:

@@ -4,8 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from tailrace.broker.authentication.config import SaslConfig
-from tailrace.core.access.oauth.config import OAuthConfig
+from tailrace.broker.authentication.config import SaslConfig, SaslConfigs
 from tailrace.core.access.oauth.validator import TokenValidator
 from tailrace.core.access.sasl.mechanism import SaslMechanism
 from tailrace.core.access.sasl.oauthbearer import OAUTHBEARER, OAuthBearer
@@ -48,21 +47,20 @@ class Authentication:
 
     def __init__(
         self,
-        configs: Mapping[str, SaslConfig],
+        network: SaslConfigs,
         users: StoredEntities[Credentials],
         secret: bytes,
         tokens: DelegationTokens,
         clock: Clock,
     ) -> None:
-        """`configs`: by listener. `secret`: of the cluster, see `UserLookup`."""
-        self.configs = configs
+        """`secret`: of the cluster, see `UserLookup`."""
+        self.configs = configs = network.sasl_by_listener
         self._tokens = tokens
-        self._clock = clock
+        self.bearers = TokenValidator(network.sasl.oauth, clock)
+        """For whatever takes bearer tokens by the settings of all listeners."""
         self._bearers = {
-            each.oauth: TokenValidator(each.oauth, clock)
-            for each in configs.values()
-            if OAUTHBEARER in each.mechanisms
-        }
+            each.oauth: TokenValidator(each.oauth, clock) for each in configs.values()
+        } | {network.sasl.oauth: self.bearers}
         self.metrics = AuthenticationMetrics()
         self.users = UserLookup(users, secret)
         self.passwords = PasswordChecker(self.users)
@@ -80,22 +78,12 @@ class Authentication:
     def start(self, metrics: Metrics) -> None:
         """Begin to read the keys by which bearer tokens are checked."""
         for listener, config in self.configs.items():
-            if OAUTHBEARER in config.mechanisms:
+            if config.oauth.jwks_url:
                 numbers = self._bearers[config.oauth].keys.metrics
                 metrics.register("broker_oauth_keys", numbers, listener=listener)
-        for bearers in self._bearers.values():
-            bearers.start()
-
-    def bearers(self, oauth: OAuthConfig) -> TokenValidator:
-        """Return what checks bearer tokens by some settings, for doors that are not Kafka's.
-
-        Once the broker runs; it is closed with this.
-        """
-        found = self._bearers.get(oauth)
-        if found is None:
-            found = self._bearers[oauth] = TokenValidator(oauth, self._clock)
-            found.start()
-        return found
+        for oauth, bearers in self._bearers.items():
+            if oauth.jwks_url:
+                bearers.start()
 
     async def close(self) -> None:
         """Let the threads end. Idempotent."""

@@ -1,7 +1,8 @@
 """Settings of SASL, by Kafka's names."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, Protocol
 
 from tailrace.core.access.oauth.config import OAuthConfig
 from tailrace.core.access.sasl.oauthbearer import OAUTHBEARER
@@ -55,6 +56,18 @@ class SaslConfig:
                 f"{name}: OAUTHBEARER needs the keys of the tokens' issuer: set "
                 "sasl.oauthbearer.jwks.endpoint.url"
             )
+
+
+class SaslConfigs(Protocol):
+    """The settings of all listeners, and what each has."""
+
+    @property
+    def sasl(self) -> SaslConfig:
+        """Those without a listener's name."""
+
+    @property
+    def sasl_by_listener(self) -> Mapping[str, SaslConfig]:
+        """Those that are in force, by listener."""
 
 
 def _choice() -> str:

@@ -1,5 +1,6 @@
 """KafkaJS (what most Node programs have): its program runs here, its package comes once by npm."""
 
+import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -8,6 +9,7 @@ import pytest
 
 from tests.fetched import CACHE, once, tool
 from tests.process import TailraceProcess
+from tests.sasl_broker import MECHANISMS, SaslBroker
 
 pytestmark = pytest.mark.interop
 
@@ -43,3 +45,17 @@ def test_topics_records_groups_and_offsets(
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.split("\n")[-2] == "offsets ok"
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_it_logs_in_over_tls(sasl: SaslBroker, program: list[str], mechanism: str) -> None:
+    done = subprocess.run(
+        [*program, sasl.ssl, f"kafkajs-{mechanism}"],
+        env=os.environ | sasl.environment(mechanism),
+        capture_output=True,
+        text=True,
+        timeout=_TIMEOUT_S,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "offsets ok" in done.stdout

@@ -1,7 +1,6 @@
 """Clients of Python over SASL, with and without TLS, by each mechanism."""
 
 import asyncio
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -9,8 +8,6 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from confluent_kafka import Consumer, Producer
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 
-from tests.certificates import Authority
-from tests.process import TailraceProcess
 from tests.sasl_broker import MECHANISMS, WITHIN_S, SaslBroker
 
 pytestmark = [
@@ -18,17 +15,6 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning"),
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
 ]
-
-
-@pytest.fixture(scope="module")
-def sasl(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SaslBroker]:
-    folder = tmp_path_factory.mktemp("sasl")
-    authority = Authority(folder / "keys")
-    process = TailraceProcess(folder / "data", *SaslBroker.arguments(authority))
-    broker = SaslBroker(process, authority).start()
-    broker.create()
-    yield broker
-    process.close()
 
 
 @pytest.fixture(params=[False, True], ids=["SASL_PLAINTEXT", "SASL_SSL"])

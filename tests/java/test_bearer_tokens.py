@@ -20,7 +20,7 @@ from tests.unit.core.access.oauth.issuer import encoded, jwk_of, key_of, key_set
 
 pytestmark = pytest.mark.java
 
-TOKENS: Final = 600
+TOKENS: Final = 300
 ISSUER: Final = "https://issuer.test"
 GONE: Final = "GONE"
 
@@ -113,7 +113,7 @@ def test_the_same_tokens_let_in(peer: LinePeer, tmp_path: Path, audience: str | 
         if not is_same:
             differ.append((text, mine, theirs))
     assert differ == []
-    assert 100 < let_in < len(asked) - 100
+    assert 50 < let_in < len(asked) - 50
 
 
 async def judged(config: OAuthConfig, asked: list[str]) -> list[Bearer | str]:

@@ -23,7 +23,7 @@ from tests.java.peers import LinePeer
 
 pytestmark = pytest.mark.java
 
-STEPS: Final = 400
+STEPS: Final = 250
 SECRET: Final = "the secret"
 LIFETIME_MS, RENEWAL_MS = 1000, 100
 USERS: Final = ("alice", "bob", "carol")

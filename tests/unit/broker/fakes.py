@@ -711,9 +711,7 @@ def make_world(
         ),
         tokens=tokens,
         users=users,
-        authentication=Authentication(
-            config.network.sasl_by_listener, users, b"of tests", tokens, clock
-        ),
+        authentication=Authentication(config.network, users, b"of tests", tokens, clock),
         unsent=Budget("unsent bytes", config.network.response_bytes_max),
     )
     routes.listen(broker.epochs.clear)
