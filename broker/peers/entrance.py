@@ -54,7 +54,7 @@ class Open(Entrance):
 
     @override
     async def log_in(self, ask: "Ask") -> float | None:
-        """Nobody asks for a user."""
+        """No user is asked for."""
         return None
 
     @override

@@ -1,6 +1,6 @@
 """An authority for the time of a test, and the certificates that it issues; in files, as PEM.
 
-`cryptography` makes them; it is loaded only by who asks for a secured broker.
+`cryptography` makes them; it is loaded for a secured broker alone.
 """
 
 import datetime

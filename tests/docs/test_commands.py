@@ -17,7 +17,7 @@ from tests.docs.reader import Places, Reader, shows
 from tests.rooms import ROOT
 from tests.zookeeper import ZooKeeperServer
 
-LANGUAGES = {"sh", "text", "python", "java", "toml", "properties"}
+LANGUAGES = {"sh", "text", "python", "java", "json", "toml", "properties"}
 NOTES = {"needs", "only checked"}
 
 

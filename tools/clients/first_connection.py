@@ -1,6 +1,6 @@
-"""A connection that only gets in: why a client could not, said at once.
+"""A connection that only gets in, and so finds out at once why a client could not.
 
-librdkafka would try again until its time is over, and say no more than that.
+librdkafka would try again until its time is over, and report no more than that.
 """
 
 from tailrace.core.runtime.kafka_connection import (

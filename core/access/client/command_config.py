@@ -54,7 +54,7 @@ def client_settings(given: Mapping[str, str] | Path | None) -> dict[str, str]:
 def java_settings(given: Mapping[str, str] | Path) -> dict[str, str]:
     """Return properties, or those of a file, as clients in Java take them.
 
-    Java does not see that a store is PEM; it is told so. Blocks. Errors: ConfigError.
+    Java does not see that a store is PEM: its type has to say so. Blocks. Errors: ConfigError.
     """
     properties = read_command_config(given) if isinstance(given, Path) else as_kafka(given)
     found = with_certificate_read(properties)

@@ -68,8 +68,8 @@ def run_at_once(work: Coroutine[Any, Any, R]) -> R:
 
 
 def _not_offered(mechanism: str, offered: Sequence[str]) -> str:
-    names = ", ".join(offered)
-    return f"the broker does not offer {mechanism}; it offers {names[:TEXT_CHARS_MAX] or 'none'}"
+    names = ", ".join(offered)[:TEXT_CHARS_MAX]
+    return f"the broker does not offer {mechanism}; it offers {names!r}"
 
 
 def _refused(code: int, text: str | None) -> str:

@@ -71,22 +71,22 @@ class ScramClientExchange:
 
     async def _proof(self, challenge: bytes) -> bytes:
         """Return the last message. Errors: AuthenticationFailed, BadMessage."""
-        told = parse_server_first(challenge)
-        if not told.nonce.startswith(self._first.nonce) or told.nonce == self._first.nonce:
+        asked = parse_server_first(challenge)
+        if not asked.nonce.startswith(self._first.nonce) or asked.nonce == self._first.nonce:
             raise self._failed("the server's nonce is not one for this exchange")
-        if not ITERATIONS_MIN <= told.iterations <= ITERATIONS_ACCEPTED_MAX:
+        if not ITERATIONS_MIN <= asked.iterations <= ITERATIONS_ACCEPTED_MAX:
             raise self._failed(
-                f"the server asks for {told.iterations} iterations; {ITERATIONS_MIN} to "
+                f"the server asks for {asked.iterations} iterations; {ITERATIONS_MIN} to "
                 f"{ITERATIONS_ACCEPTED_MAX} are accepted"
             )
         header = base64.b64encode(self._first.gs2_header.encode()).decode()
-        without_proof = f"c={header},r={told.nonce}"
+        without_proof = f"c={header},r={asked.nonce}"
         signed = b",".join([self._first.bare.encode(), challenge, without_proof.encode()])
         password = self._password.reveal().encode()
         salted = await self._work(
-            lambda: salted_password(self._kind, password, told.salt, told.iterations)
+            lambda: salted_password(self._kind, password, asked.salt, asked.iterations)
         )
-        server_key = credential_from(self._kind, salted, told.salt, told.iterations).server_key
+        server_key = credential_from(self._kind, salted, asked.salt, asked.iterations).server_key
         self._signature = server_signature(self._kind, server_key, signed)
         proof = base64.b64encode(client_proof(self._kind, salted, signed)).decode()
         return f"{without_proof},p={proof}".encode()

@@ -8,5 +8,5 @@ Work: TypeAlias = Callable[[Callable[[], bytes]], Awaitable[bytes]]
 
 
 async def at_once(work: Callable[[], bytes]) -> bytes:
-    """Do it now: nobody else waits."""
+    """Do it now: nothing else waits."""
     return work()

@@ -155,7 +155,7 @@ def test_a_session_is_renewed_before_it_ends(
                     error_code=ErrorCode.UNSUPPORTED_SASL_MECHANISM, mechanisms=["GSSAPI"]
                 )
             },
-            "does not offer PLAIN; it offers GSSAPI",
+            "does not offer PLAIN; it offers 'GSSAPI'",
         ),
         (
             {
