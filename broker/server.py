@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+BY_CERTIFICATE = "SSL"
+"""The mechanism by which the audit log calls a client's certificate."""
 CHECK_S = 0.25
 """Distance of checks, and so how late a deadline may be noticed."""
 
@@ -225,7 +227,13 @@ class BrokerServer:
                 user=self._user_of(connection.info.listener, certificate)
             )
         except NoUser as error:
+            if audit := self._broker.audit:
+                info = connection.info
+                audit.refused(info.host, info.listener, BY_CERTIFICATE, str(error))
             return str(error)
+        if certificate is not None and (audit := self._broker.audit):
+            info = connection.info
+            audit.authenticated(info.requester, info.listener, BY_CERTIFICATE)
         return ""
 
     def _on_closed(self, connection: KafkaConnection) -> None:

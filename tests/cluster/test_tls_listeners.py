@@ -1,5 +1,6 @@
 """Listeners that speak TLS, as clients of others see them: encrypted, in time, by certificate."""
 
+import json
 import socket
 import ssl
 from collections.abc import Callable
@@ -156,13 +157,25 @@ def test_quotas_go_by_the_name_in_a_certificate(start: Start, authority: Authori
     assert not is_throttled(client(at, authority), "c")
 
 
-def test_a_name_that_no_rule_is_for_is_refused(start: Start, authority: Authority) -> None:
+def test_a_name_that_no_rule_is_for_is_refused_and_noted(
+    start: Start, authority: Authority, tmp_path: Path
+) -> None:
+    audit = tmp_path / "audit"
     trust = f"ssl.truststore.location={authority.certificate}"
-    broker, at = start(
-        "ssl.client.auth=required", trust, "ssl.principal.mapping.rules=RULE:^CN=admin$/admin/"
-    )
+    rules = "ssl.principal.mapping.rules=RULE:^CN=(admin).*$/$1/"
+    noted = f"audit.log={audit}"
+    broker, at = start("ssl.client.auth=required", trust, rules, noted, "audit.level=all")
     refuse(client(at, authority, authority.store("alice")))
     broker.wait_for("no rule of ssl.principal.mapping.rules is for 'CN=alice")
+    assert write_and_read(client(at, authority, authority.store("admin")), "known", 1)
+    broker.stop()
+    lines = [json.loads(line) for line in audit.read_text().splitlines()]
+    assert {(each["mechanism"], each["result"]) for each in lines} == {
+        ("SSL", "DENIED"),
+        ("SSL", "ALLOWED"),
+    }
+    (principal,) = {each["principal"] for each in lines if each["result"] == "ALLOWED"}
+    assert principal == "User:admin"
 
 
 def test_a_certificate_that_changes_is_shown_to_new_connections(

@@ -9,6 +9,7 @@ from enum import Enum, auto
 import pytest
 
 from tailrace.protocol.errors import ErrorCode as E
+from tests.cluster.acl_requests import AS_SUPER_USER
 from tests.cluster.bank import TELLERS, Teller, check, open_bank
 from tests.cluster.raw_cluster import RawCluster
 from tests.cluster.three_bookies import ClusterBroker, ThreeBookies
@@ -37,10 +38,15 @@ _FEW_PARTITIONS = (
 def brokers(
     zookeeper: ZooKeeperServer, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[list[ClusterBroker]]:
-    """Three brokers, all of which run before and after each test."""
+    """Three brokers, all of which run before and after each test.
+
+    They have an authorizer: what they ask of each other needs CLUSTER_ACTION.
+    """
     with ThreeBookies(zookeeper, tmp_path_factory.mktemp("cluster")) as cluster:
         yield [
-            cluster.broker("--set", f"node.id={number + 1}", *_FEW_PARTITIONS).start()
+            cluster.broker(
+                "--set", f"node.id={number + 1}", *_FEW_PARTITIONS, *AS_SUPER_USER
+            ).start()
             for number in range(3)
         ]
 

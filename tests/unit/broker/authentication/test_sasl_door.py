@@ -1,14 +1,17 @@
 """SASL at a connection, by its bytes: what strangers get, and what they cost."""
 
 import asyncio
+import json
 import struct
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tailrace.broker.authentication.authentication import STRANGER_BYTES, STRANGERS_BYTES_MAX
 from tailrace.broker.authentication.config import SaslConfig
+from tailrace.broker.authorization.audit import Audit, AuditLevel
 from tailrace.core.access.users.credentials import (
     ScramMechanism,
     credential_from,
@@ -423,3 +426,27 @@ async def test_on_a_listener_without_sasl_there_is_none() -> None:
         assert answer.error_code == ErrorCode.ILLEGAL_SASL_STATE
         assert (await token(client, ALICE)).error_code == ErrorCode.ILLEGAL_SASL_STATE
         assert await is_known(client)
+
+
+def test_the_audit_log_has_who_logged_in_and_who_could_not(tmp_path: Path) -> None:
+    async def story() -> None:
+        path = tmp_path / "audit"
+        async with Sasl() as served:
+            log = served.world.broker.audit = Audit(AuditLevel.ALL, path, lambda: 0)
+            await log_in(await served.client())
+            wrong = await served.client()
+            assert await choose(wrong) == 0
+            assert (await token(wrong, b"\0alice\0not it")).error_code
+            assert await choose(await served.client(), "GSSAPI")
+            await log.close()
+        lines = [json.loads(line) for line in path.read_text().splitlines()]
+        assert [(each["event"], each["mechanism"], each["result"]) for each in lines] == [
+            ("authentication", "PLAIN", "ALLOWED"),
+            ("authentication", "PLAIN", "DENIED"),
+            ("authentication", "", "DENIED"),
+        ]
+        assert lines[0]["principal"] == "User:alice"
+        assert "secret" not in path.read_text()
+        assert "not it" not in path.read_text()
+
+    in_loop(story)()
