@@ -35,7 +35,8 @@ class KnownUsers(NamedTuple):
     """Who is known, and what decides."""
 
     passwords: Passwords
-    tokens: Tokens
+    tokens: Tokens | None
+    """None: they are not asked for."""
     authorizer: Authorizer | None
     audit: Audit | None = None
 

@@ -85,7 +85,9 @@ def _guard(
     how = Guarding(config.proxy.grpc, network.principal_rules, lambda: network.sasl.failed_delay_ms)
     known = KnownUsers(
         broker.authentication.passwords,
-        broker.authentication.bearers.check,
+        broker.authentication.bearers.check
+        if "bearer" in config.proxy.grpc.authentication
+        else None,
         broker.authorizer,
         broker.audit,
     )

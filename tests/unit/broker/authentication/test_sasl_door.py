@@ -11,7 +11,7 @@ import pytest
 
 from tailrace.broker.authentication.authentication import STRANGER_BYTES, STRANGERS_BYTES_MAX
 from tailrace.broker.authentication.config import SaslConfig
-from tailrace.broker.authorization.audit import Audit, AuditLevel
+from tailrace.core.access.audit import Audit, AuditLevel
 from tailrace.core.access.users.credentials import (
     ScramMechanism,
     credential_from,
