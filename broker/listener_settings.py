@@ -28,7 +28,6 @@ PerListener: TypeAlias = tuple[tuple[str, Any], ...]
 _RULES: Final = Setting(
     "ssl.principal.mapping.rules", str, None, "The same, of one listener.", object, ""
 )
-_OF_TLS: Final = {leaf.key: leaf for leaf in settings_of(TlsConfig)}
 _DYNAMIC: Final = {leaf.key: leaf for leaf in settings_of(TlsConfig)}
 _SASL: Final = {leaf.key: leaf for leaf in settings_of(SaslConfig)}
 _JAAS: Final = {
@@ -42,8 +41,6 @@ _JAAS: Final = {
     )
     for mechanism in ("plain", "scram-sha-256", "scram-sha-512", "oauthbearer")
 }
-_OF_SASL: Final = {leaf.key: leaf for leaf in settings_of(SaslConfig)}
-_LEAVES: Final = _OF_TLS | _OF_SASL | {_RULES.key: _RULES} | _JAAS
 _LEAVES: Final = {_RULES.key: _RULES, **_DYNAMIC, **_SASL, **_JAAS}
 
 C = TypeVar("C")
@@ -60,7 +57,6 @@ def is_dynamic_listener_setting(name: str) -> bool:
     if not name.startswith(LISTENER_PREFIX):
         return False
     found = _split(name.removeprefix(LISTENER_PREFIX))
-    return found is not None and found[1] in _OF_TLS and found[0] == found[0].lower()
     return found is not None and found[1] in _DYNAMIC and found[0] == found[0].lower()
 
 

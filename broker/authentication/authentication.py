@@ -84,10 +84,6 @@ class Authentication:
         }
         for listener, bearers in by_listener.items():
             metrics.register("broker_oauth_keys", bearers.keys.metrics, listener=listener)
-        for listener, config in self.configs.items():
-            if config.oauth.jwks_url:
-                numbers = self._bearers[config.oauth].keys.metrics
-                metrics.register("broker_oauth_keys", numbers, listener=listener)
         for oauth, bearers in self._bearers.items():
             if oauth.jwks_url:
                 bearers.start()
