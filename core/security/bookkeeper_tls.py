@@ -5,10 +5,8 @@ moment at which its handshake began, and files that cannot be used change nothin
 """
 
 import logging
-import os
 import ssl
-from collections.abc import Iterator
-from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,8 +14,9 @@ from tailrace.core.errors import CoreError
 from tailrace.core.runtime.config import Secret
 from tailrace.core.runtime.job_pool import JobPool
 from tailrace.core.security.bookkeeper_tls_config import BookKeeperTlsConfig
-from tailrace.core.security.keys import InvalidKeys, read_key_pair, read_trusted
-from tailrace.core.security.tls_config import TlsConfig
+from tailrace.core.security.contexts import load_stores
+from tailrace.core.security.keys import InvalidKeys
+from tailrace.core.security.tls_config import TlsStores
 
 logger = logging.getLogger(__name__)
 
@@ -25,12 +24,12 @@ READ_S_MAX: Final = 30.0
 TEXT_BYTES_MAX: Final = 1024 * 1024
 """A larger password or PEM file is not read."""
 
-_VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
 _NAMES: Final = (
     ("ssl.keystore.location", "tlsKeyStore"),
     ("ssl.keystore.key", "tlsKeyStore"),
     ("ssl.truststore.location", "tlsTrustStore"),
     ("ssl.key.password", "tlsKeyStorePasswordPath"),
+    ("ssl.keystore", "tlsKeyStore"),
 )
 """What stores are called in Kafka's settings, and here."""
 
@@ -98,53 +97,40 @@ def make_context(config: BookKeeperTlsConfig, *, is_bookie: bool) -> ssl.SSLCont
     if verifies and config.truststore is None:
         raise InvalidKeys("tlsTrustStore: set the authorities that the other side is checked by")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER if is_bookie else ssl.PROTOCOL_TLS_CLIENT)
-    context.options |= ssl.OP_NO_RENEGOTIATION
-    versions = [_VERSIONS[each] for each in config.enabled_protocols]
-    context.minimum_version, context.maximum_version = min(versions), max(versions)
     if is_bookie:
         context.verify_mode = ssl.CERT_REQUIRED if verifies else ssl.CERT_NONE
     else:
         context.check_hostname = config.hostname_verification
     try:
-        _load(context, config, with_key=is_bookie or config.client_authentication)
-    except ssl.SSLError as error:
-        why = error.reason or str(error)
-        raise InvalidKeys(f"the certificate of tlsKeyStore cannot be used: {why}") from error
+        load_stores(context, _stores(config, with_key=is_bookie or config.client_authentication))
     except InvalidKeys as error:
         raise InvalidKeys(_in_bookkeepers_words(str(error))) from error
     return context
 
 
-def _load(context: ssl.SSLContext, config: BookKeeperTlsConfig, *, with_key: bool) -> None:
-    trusted = read_trusted(_trust_store(config))
-    if trusted is not None:
-        context.load_verify_locations(cadata=trusted)
-    if with_key:
-        pair = read_key_pair(_key_store(config))
-        with _in_memory(pair.key) as key, _in_memory(pair.chain) as chain:
-            context.load_cert_chain(chain, key)
-
-
-def _trust_store(config: BookKeeperTlsConfig) -> TlsConfig:
+def _stores(config: BookKeeperTlsConfig, *, with_key: bool) -> TlsStores:
+    """Return what there is of a key, and the authorities, by Kafka's settings."""
     assert config.truststore_type != "JKS", "refused before"
-    return TlsConfig(
+    stores = TlsStores(
+        enabled_protocols=config.enabled_protocols,
         truststore_type=config.truststore_type,
         truststore_location=config.truststore,
         truststore_password=_password(config.truststore_password_path, "tlsTrustStorePasswordPath"),
     )
-
-
-def _key_store(config: BookKeeperTlsConfig) -> TlsConfig:
+    if not with_key:
+        return stores
     assert config.keystore is not None, "asked for before"
     assert config.keystore_type != "JKS", "refused before"
     password = _password(config.keystore_password_path, "tlsKeyStorePasswordPath")
     if config.keystore_type == "PEM" and config.certificate_path is not None:
-        return TlsConfig(
+        return replace(
+            stores,
             keystore_key=Secret(_text(config.keystore, "tlsKeyStore")),
             keystore_certificate_chain=_text(config.certificate_path, "tlsCertificatePath"),
             key_password=password,
         )
-    return TlsConfig(
+    return replace(
+        stores,
         keystore_type=config.keystore_type,
         keystore_location=config.keystore,
         keystore_password=password,
@@ -171,18 +157,6 @@ def _in_bookkeepers_words(text: str) -> str:
     for kafkas, ours in _NAMES:
         text = text.replace(kafkas, ours)
     return text
-
-
-@contextmanager
-def _in_memory(data: bytes) -> Iterator[str]:
-    """Give a path to bytes that lie on no disk: Python's TLS takes keys from files alone."""
-    descriptor = os.memfd_create("tls", os.MFD_CLOEXEC)
-    try:
-        with open(descriptor, "wb", closefd=False) as file:
-            file.write(data)
-        yield f"/proc/self/fd/{descriptor}"
-    finally:
-        os.close(descriptor)
 
 
 def _stamps(config: BookKeeperTlsConfig) -> list[tuple[int, int, int] | None]:
