@@ -66,8 +66,8 @@ def test_what_is_not_there(at: str) -> None:
     assert "no such state: Odd" in text
     text = refusal(Exit.FAILED, "txn", "list", "--pattern", "a(", bootstrap=at)
     assert "INVALID_REGULAR_EXPRESSION" in text
-    text = refusal(Exit.USAGE, "txn", "list", "-X", "security.protocol=ssl", bootstrap=at)
-    assert "-X security.protocol" in text
+    text = refusal(Exit.USAGE, "txn", "list", "-X", "fetch.min.bytes=1", bootstrap=at)
+    assert "-X fetch.min.bytes" in text
     text = refusal(Exit.UNREACHABLE, "txn", "list", bootstrap="127.0.0.1:1")
     assert "no broker answers" in text
 
