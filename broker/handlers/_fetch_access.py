@@ -6,6 +6,7 @@ from tailrace.broker.context import RequestContext
 from tailrace.broker.fetching.access import DENIED, FetchAccess
 from tailrace.broker.fetching.collection import Collection
 from tailrace.core.access.acls.model import Operation, ResourceType
+from tailrace.core.runtime.loop_turns import Pace
 from tailrace.protocol.errors import ErrorCode
 from tailrace.protocol.kafka.messages.fetch import FetchRequest
 
@@ -27,23 +28,22 @@ def replica_of(ctx: RequestContext, request: FetchRequest) -> int:
     return request.replica_id
 
 
-def has_lost_access(collection: Collection) -> bool:
+async def has_lost_access(collection: Collection, pace: Pace) -> bool:
     """Return whether the client may not read any more what it could; its records are gone then.
 
-    Cost: a comparison if nothing has changed; else a question for each topic.
+    When it returns, what may be read is what is allowed now. Cost: a comparison if nothing has
+    changed; else a question for each topic, in steps.
     """
-    access = collection.access
-    if access is None or not access.is_outdated():
-        return False
-    if collection.session is not None:
-        collection.session.look_at_all(access.version)
-    found = False
-    for target in collection.targets:
-        was = target.error
-        access.check(target)
-        if target.error is DENIED and was is not DENIED:
-            collection.size -= target.give_up(DENIED)
-            found = True
+    access, found = collection.access, False
+    while access is not None and access.is_outdated():
+        if collection.session is not None:
+            collection.session.look_at_all(access.version)
+        async for target in pace.each(collection.targets):
+            was = target.error
+            access.check(target)
+            if target.error is DENIED and was is not DENIED:
+                collection.size -= target.give_up(DENIED)
+                found = True
     return found
 
 

@@ -124,7 +124,7 @@ async def _serve(
     try:
         await collection.collect(pace)
         await collection.check_ahead(deadline_s)
-        while not (has_lost_access(collection) or collection.is_due()):
+        while not (await has_lost_access(collection, pace) or collection.is_due()):
             if loop.time() >= deadline_s:
                 break
             ctx.broker.metrics.fetch_parked_total += 1
@@ -134,7 +134,7 @@ async def _serve(
             collection.refuse_ahead()
         await collection.read_aborted()
         leaders = await _leaders(ctx, collection)
-        has_lost_access(collection)
+        await has_lost_access(collection, pace)
         return await ctx.broker.turns.finish(_response(ctx, request, collection, leaders))
     finally:
         collection.give_back()

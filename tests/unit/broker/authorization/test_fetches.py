@@ -5,7 +5,9 @@ import asyncio
 import pytest
 
 from tailrace.broker.fetching.parked import WOKEN_AT_ONCE, ParkedFetches
+from tailrace.broker.handlers.fetch import LONG
 from tailrace.core.access.acls.model import Operation, ResourceType
+from tailrace.core.runtime.loop_turns import PIECE_UNITS
 from tailrace.protocol.errors import ErrorCode as E
 from tailrace.protocol.kafka.apis import FETCH
 from tailrace.protocol.kafka.messages.fetch import (
@@ -198,3 +200,28 @@ async def test_one_more_change_wakes_those_that_came_meanwhile() -> None:
     await turns()
     assert late.is_awake
     assert not first.is_awake
+
+
+@in_loop
+async def test_a_change_is_looked_at_in_steps_by_a_fetch_of_many_topics() -> None:
+    world = make_world()
+    names = [f"t{number}" for number in range(LONG * 4)]
+    for name in names:
+        world.topics.add(name)
+    grants: list[Grant] = [(Operation.READ, ResourceType.TOPIC, name) for name in names]
+    authorizer = guard(world, *grants)
+    asked = [FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1)]
+    topics = [FetchTopic(topic=name, partitions=asked) for name in names]
+    request = FetchRequest(
+        session_epoch=-1, max_wait_ms=60_000, min_bytes=1, max_bytes=1, topics=topics
+    )
+    task = asyncio.ensure_future(ask(world, FETCH, 11, request))
+    await until(lambda: len(world.broker.parked) == 1)
+    authorizer.change(*grants[:-1])
+    longest, before = 0, len(authorizer.names)
+    while not task.done():
+        await asyncio.sleep(0)
+        longest = max(longest, len(authorizer.names) - before)
+        before = len(authorizer.names)
+    assert 0 < longest <= PIECE_UNITS
+    assert [t.topic for t in (await task).responses if t.partitions[0].error_code] == [names[-1]]
