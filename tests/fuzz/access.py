@@ -2,6 +2,8 @@
 
 from collections.abc import Iterator
 
+from tailrace.core.access.client.jaas import InvalidJaas, parse_jaas
+from tailrace.core.access.client.java_properties import parse_properties
 from tailrace.core.access.oauth.compact import TokenRefused, split_token
 from tailrace.core.access.oauth.key_set import UnusableKeys, parse_key_set
 from tailrace.core.access.sasl.oauthbearer_messages import (
@@ -10,7 +12,12 @@ from tailrace.core.access.sasl.oauthbearer_messages import (
     parse_initial_response,
 )
 from tailrace.core.access.sasl.scram_messages import BadMessage as BadScram
-from tailrace.core.access.sasl.scram_messages import parse_client_final, parse_client_first
+from tailrace.core.access.sasl.scram_messages import (
+    parse_client_final,
+    parse_client_first,
+    parse_server_final,
+    parse_server_first,
+)
 from tailrace.core.access.tokens.codec import decode_token, encode_token
 from tailrace.core.access.tokens.token import Token
 from tailrace.core.access.users.codec import decode_user, encode_user
@@ -69,6 +76,34 @@ TARGETS = [
         errors=(BadScram,),
         seeds=lambda: [b"c=biws,r=nonce,p=cHJvb2Y=", b"c=biws,r=nonce,x=y,p=cHJvb2Y="],
         dictionary=(b"c=", b"r=", b"p=", b"biws", b"="),
+    ),
+    Target(
+        name="scram-server-first",
+        decode=parse_server_first,
+        errors=(BadScram,),
+        seeds=lambda: [b"r=nonce,s=c2FsdA==,i=4096"],
+        dictionary=(b"r=", b"s=", b"i=", b"e=", b"m=", b"999999999999", b"="),
+    ),
+    Target(
+        name="scram-server-final",
+        decode=parse_server_final,
+        errors=(BadScram,),
+        seeds=lambda: [b"v=c2lnbmF0dXJl", b"e=invalid-proof"],
+        dictionary=(b"v=", b"e=", b"="),
+    ),
+    Target(
+        name="jaas",
+        decode=lambda data: parse_jaas(data.decode("latin-1")),
+        errors=(InvalidJaas,),
+        seeds=lambda: [b'a.b.PlainLoginModule required username="u" password=\'p\\\\"\';'],
+        dictionary=(b"required", b"/*", b"*/", b"//", b"=", b";", b'"', b"\\"),
+    ),
+    Target(
+        name="java-properties",
+        decode=lambda data: parse_properties(data.decode("latin-1")),
+        errors=(ValueError,),
+        seeds=lambda: [b"# c\na=b\nc : d\\\n  e\n\\u00e4=1\n"],
+        dictionary=(b"\\u", b"\\\n", b"=", b":", b"!", b"#"),
     ),
     Target(
         name="delegation-token",

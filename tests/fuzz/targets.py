@@ -3,12 +3,10 @@
 from typing import Final
 
 from tests.fuzz import access, batches, bodies, disks, kafka, ledgers, nodes, proxies
-from tests.fuzz import batches, bodies, credentials, disks, kafka, ledgers, nodes, proxies
 from tests.fuzz.target import Target
 
 TARGETS: Final[dict[str, Target]] = {
     target.name: target
     for module in (kafka, batches, ledgers, nodes, disks, bodies, proxies, access)
-    for module in (kafka, batches, ledgers, nodes, disks, bodies, proxies, credentials)
     for target in module.TARGETS
 }

@@ -27,6 +27,7 @@ EXCUSED: Final = {
     "tailrace.broker.config.NetworkConfig.parsed_listeners": _ASKED,
     "tailrace.broker.listeners.parse_protocols": _ASKED,
     "tailrace.compaction.restoring.cluster.parse_bootstrap": _ASKED,
+    "tailrace.core.metadata.zookeeper_config.parse_users": _ASKED,
     "tailrace.proxy.client.targets.parse_host": _ASKED,
     "tailrace.proxy.client.targets.parse_target": _ASKED,
     "tailrace.core.metadata.kazoo_reads.MultiRead.deserialize": (
