@@ -9,6 +9,7 @@ Source: Kafka's SocketServerConfigs, KafkaConfig.validateValues.
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 from typing_extensions import override
@@ -19,6 +20,8 @@ from tailrace.core.access.sasl.mechanism import Authenticated
 PORT_MAX: Final = 65_535
 ANONYMOUS: Final = "ANONYMOUS"
 """The user of a connection without authentication, as in Kafka."""
+REQUESTERS_KEPT: Final = 1000
+"""Users at an address: a request is asked for each of its topics."""
 EVERYWHERE: Final = frozenset({"", "0.0.0.0", "::"})
 """Hosts that mean all addresses of the machine; nobody can connect to them from elsewhere."""
 
@@ -137,6 +140,11 @@ def check_listeners(
             raise ValueError(f"advertised.listeners: nobody can connect to {each}: give a host")
 
 
+@lru_cache(REQUESTERS_KEPT)
+def _requester(user: str, host: str) -> Requester:
+    return Requester(f"User:{user}", host)
+
+
 class ConnectionInfo(NamedTuple):
     """Who asks; one per connection."""
 
@@ -157,7 +165,7 @@ class ConnectionInfo(NamedTuple):
     @property
     def requester(self) -> Requester:
         """As authorizers know it."""
-        return Requester(f"User:{self.user}", self.host)
+        return _requester(self.user, self.host)
 
 
 class Advertised:

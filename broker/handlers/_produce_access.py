@@ -1,46 +1,22 @@
-"""What of a produce its client may write. Not used without an authorizer."""
+"""Whether the client of a produce may write as a transactional id; topics are asked one by one."""
 
 from tailrace.broker.context import RequestContext
-from tailrace.broker.handlers._produce_answers import States, refused
 from tailrace.core.access.acls.model import Operation, ResourceType
 from tailrace.protocol.errors import BufferUnderflow, ErrorCode
-from tailrace.protocol.kafka.messages.produce import (
-    PartitionProduceData,
-    ProduceRequest,
-    TopicProduceData,
-)
+from tailrace.protocol.kafka.messages.produce import PartitionProduceData, ProduceRequest
 from tailrace.protocol.records.batch import TRANSACTIONAL, unpack_header
 
 
-def take_unauthorized(ctx: RequestContext, request: ProduceRequest) -> States:
-    """Take out what the client may not write; return its answers.
+def transaction_refusal(ctx: RequestContext, request: ProduceRequest) -> ErrorCode:
+    """Return why nothing of a request is written; NONE: it may be.
 
-    A batch of a transaction needs the transactional id, and then nothing of the request is written
-    without it. A topic whose id is not known has no name here: it is answered later.
-    Cost: a question for each topic, of which a request has 6,000 at most.
-    Source: KafkaApis.handleProduceRequest.
+    A batch of a transaction needs the transactional id, others of the request then as well.
+    Cost: 1 us a batch. Source: KafkaApis.handleProduceRequest.
     """
-    name, code = request.transactional_id, ErrorCode.NONE
-    if name is not None and _is_transactional(request):
-        code = ctx.refusal(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, name)
-    taken: States = []
-    left: list[TopicProduceData] = []
-    for topic in request.topic_data:
-        denied = code or _topic_refusal(ctx, topic)
-        if denied:
-            indexes = [data.index for data in topic.partition_data]
-            taken.append((topic, [(index, refused(index, denied)) for index in indexes]))
-        else:
-            left.append(topic)
-    if taken:
-        request.topic_data = left
-    return taken
-
-
-def _topic_refusal(ctx: RequestContext, topic: TopicProduceData) -> ErrorCode:
-    if not topic.name:
+    name = request.transactional_id
+    if ctx.broker.authorizer is None or name is None or not _is_transactional(request):
         return ErrorCode.NONE
-    return ctx.refusal(Operation.WRITE, ResourceType.TOPIC, topic.name)
+    return ctx.refusal(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, name)
 
 
 def _is_transactional(request: ProduceRequest) -> bool:

@@ -154,9 +154,8 @@ def refused_batch(index: int, error: InvalidBatch) -> PartitionProduceResponse:
     return answer
 
 
-def refuse_all(request: ProduceRequest) -> ProduceResponse:
-    """Refuse a request whose acks mean nothing."""
-    code, message = ErrorCode.INVALID_REQUIRED_ACKS, f"acks={request.acks}"
+def refuse_all(request: ProduceRequest, code: ErrorCode, message: str = "") -> ProduceResponse:
+    """Refuse everything of a request."""
     return ProduceResponse(
         responses=[
             _topic_answer(

@@ -17,10 +17,9 @@ from collections.abc import Coroutine, Iterator
 from functools import partial
 from typing import Any, TypeAlias
 
-from tailrace.broker.cluster.topic import Topic
 from tailrace.broker.context import RequestContext
 from tailrace.broker.handlers import Deferred, handles
-from tailrace.broker.handlers._produce_access import take_unauthorized
+from tailrace.broker.handlers._produce_access import transaction_refusal
 from tailrace.broker.handlers._produce_answers import (
     LateState,
     State,
@@ -41,7 +40,7 @@ from tailrace.broker.handlers._verified_produce import (
 from tailrace.broker.partition.admission import settle
 from tailrace.broker.partition.in_steps import AT_ONCE
 from tailrace.broker.partition.partition_log import PartitionLog
-from tailrace.core.access.acls.model import Operation
+from tailrace.core.access.acls.model import Operation, ResourceType
 from tailrace.protocol.errors import ErrorCode
 from tailrace.protocol.ids import TopicPartition
 from tailrace.protocol.kafka.apis import PRODUCE
@@ -68,15 +67,15 @@ def produce(ctx: RequestContext, request: ProduceRequest) -> Answered:
     """Enqueue every batch; the answer comes when the last of them is confirmed."""
     acks, transactional_id = request.acks, request.transactional_id
     if acks not in (-1, 0, 1):
-        return refuse_all(request)
+        return refuse_all(request, ErrorCode.INVALID_REQUIRED_ACKS, f"acks={acks}")
+    if transactional_id is not None and (code := transaction_refusal(ctx, request)):
+        return all_refused(ctx, refuse_all(request, code))
     if ctx.header.api_version >= TOPIC_IDS_SINCE:
         _name_topics(ctx, request)
     timeout_s = max(request.timeout_ms, 0) / 1000 if acks else None  # acks=0 has no answer
     topics, admission = request.topic_data, ctx.broker.partitions.admission
     is_one = len(topics) == 1 and len(topics[0].partition_data) == 1
     count = 1 if is_one else _keep_last(request)
-    if ctx.broker.authorizer is not None and (denied := take_unauthorized(ctx, request)):
-        return _produce_rest(ctx, request, denied, timeout_s)
     since = admission.work.total
     if count > AT_ONCE or (admission.steps.rows and admission.steps.is_busy(ctx.connection)):
         states = _append_in_steps(ctx, request)
@@ -95,14 +94,6 @@ def produce(ctx: RequestContext, request: ProduceRequest) -> Answered:
             for each in request.topic_data
         ]
     return _answered(ctx, acks, states, timeout_s)
-
-
-def _produce_rest(
-    ctx: RequestContext, request: ProduceRequest, denied: States, timeout_s: float | None
-) -> Answered:
-    """Append what is left of a request of which some was refused."""
-    states = _append_in_steps(ctx, request) if request.topic_data else []
-    return _answered(ctx, request.acks, [*denied, *states], timeout_s)
 
 
 def _append_in_steps(ctx: RequestContext, request: ProduceRequest) -> States:
@@ -207,7 +198,7 @@ def _records(
 ) -> memoryview | PartitionProduceResponse:
     """Return what is to be appended, counted, or why nothing is."""
     index, records, broker = data.index, data.records, ctx.broker
-    code = _check_target(ctx, acks, broker.topics.get(topic.name), index)
+    code = _check_target(ctx, acks, topic.name, index)
     if code is not ErrorCode.NONE:
         return refused(index, code)
     if not isinstance(records, memoryview) or not len(records):
@@ -297,8 +288,13 @@ def _checked(
     return header
 
 
-def _check_target(ctx: RequestContext, acks: int, topic: Topic | None, index: int) -> ErrorCode:
-    """Say whether a client may write there at all."""
+def _check_target(ctx: RequestContext, acks: int, name: str, index: int) -> ErrorCode:
+    """Say whether a client may write there at all; a topic whose id is not known has no name."""
+    if ctx.broker.authorizer is not None and name:
+        code = ctx.refusal(Operation.WRITE, ResourceType.TOPIC, name)
+        if code is not ErrorCode.NONE:
+            return code
+    topic = ctx.broker.topics.get(name)
     if topic is None or not 0 <= index < topic.partition_count:
         by_id = topic is None and ctx.header.api_version >= TOPIC_IDS_SINCE
         return ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
