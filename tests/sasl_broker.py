@@ -1,6 +1,5 @@
 """A broker whose clients say who they are, and their settings, client by client."""
 
-import ssl
 from pathlib import Path
 from typing import Any, Final
 
@@ -89,20 +88,6 @@ class SaslBroker:
             "sasl.password": password,
             "metadata.recovery.strategy": "none",
             **encrypted,
-        }
-
-    def python(
-        self, mechanism: str, user: str = USER, password: str = PASSWORD, *, tls: bool = False
-    ) -> dict[str, Any]:
-        """Return settings for kafka-python and aiokafka."""
-        context = ssl.create_default_context(cafile=str(self.authority.certificate))
-        return {
-            "bootstrap_servers": self.at(tls=tls),
-            "security_protocol": "SASL_SSL" if tls else "SASL_PLAINTEXT",
-            "sasl_mechanism": mechanism,
-            "sasl_plain_username": user,
-            "sasl_plain_password": password,
-            **({"ssl_context": context} if tls else {}),
         }
 
     def java(

@@ -50,8 +50,7 @@ def test_kafkas_own_clients_log_in(
     kafka_4: JavaClient, sasl: SaslBroker, tmp_path: Path, *, tls: bool
 ) -> None:
     sasl.create()
-    tools = Tools(kafka_4, sasl.process)
-    tools._bootstrap = sasl.at(tls=tls)
+    tools = Tools(kafka_4, sasl.process, sasl.at(tls=tls))
     for mechanism in MECHANISMS:
         right = java_properties(sasl.java(mechanism, tls=tls), tmp_path / "right")
         topics = ["topics", "--command-config", str(right)]
