@@ -31,6 +31,8 @@ from tests.unit.core.access.oauth.issuer import jwk_of, key_set, token
 WITHIN_S: Final = 30
 USER: Final = "alice"
 PASSWORD: Final = "the password of alice"
+WRONG: Final = "not the password of alice, but like it"
+TOKENS_SECRET: Final = "the secret of the tokens"
 STORE_PASSWORD: Final = "the password of key stores"
 MAY: Final = f"{USER}-"
 """What the names of all topics and groups begin with that the user may use."""
@@ -146,6 +148,8 @@ class SecuredBroker:
             self.authority.pkcs12(name, STORE_PASSWORD).with_suffix(".pem")
             for name in ("admin", USER)
         )
+        self._made: list[str] = []
+        """HMACs of tokens."""
         now_s = int(time.time())
         self.jwt = token("RS256", {"sub": USER, "aud": "kafka", "iat": now_s, "exp": now_s + 3600})
         self.jwt_file = folder / "token.jwt"
@@ -191,18 +195,24 @@ class SecuredBroker:
             return Door(name, at, ca, name, jwt=self.jwt, jwt_file=str(self.jwt_file))
         return Door(name, at, ca, name, USER, PASSWORD)
 
+    def secrets(self) -> list[str]:
+        """Return what nobody may read in a log: all that any client has brought."""
+        signature = self.jwt.rpartition(".")[2]
+        return [PASSWORD, WRONG, TOKENS_SECRET, signature, *self._made]
+
     def token(self) -> Door:
         """Return the user's way in by a delegation token, a new one."""
         with logged_in(self.process, LogIn(USER, PASSWORD)) as known:
             answer = known.client.ask(CREATE_DELEGATION_TOKEN, 3, CreateDelegationTokenRequest())
         assert answer.error_code == ErrorCode.NONE
         password = base64.b64encode(bytes(answer.hmac)).decode()
+        self._made.append(password)
         at = self.sasl_ssl, self._ca
         return Door(TOKEN, *at, "SCRAM-SHA-256", answer.token_id, password, by_token=True)
 
     def wrong(self, mechanism: str = "SCRAM-SHA-512") -> Door:
         """Return a way in by a password that is not the user's."""
-        return replace(self.door(mechanism), name="wrong password", password="wrong")
+        return replace(self.door(mechanism), name="wrong password", password=WRONG)
 
     @property
     def _ca(self) -> str:
@@ -219,7 +229,7 @@ class SecuredBroker:
             "sasl.enabled.mechanisms": ",".join(MECHANISMS),
             "sasl.oauthbearer.jwks.endpoint.url": keys.as_uri(),
             "sasl.oauthbearer.expected.audience": "kafka",
-            "delegation.token.secret.key": "the secret of the tokens",
+            "delegation.token.secret.key": TOKENS_SECRET,
             "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
             "super.users": "User:admin",
         }

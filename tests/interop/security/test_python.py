@@ -6,6 +6,7 @@ Each writes a record and reads it in a group. What may not be ends in the client
 import asyncio
 import ssl
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 import pytest
@@ -26,11 +27,6 @@ from tests.interop.security.doors import (
     Door,
     SecuredBroker,
 )  # fmt: skip
-
-pytestmark = [
-    pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning"),
-    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
-]
 
 VALUE: Final = b"value"
 
@@ -193,3 +189,12 @@ def test_what_may_not_be_ends_in_the_clients_own_words(
     mine, right = f"{MAY}{client.__name__}", secured.door("SCRAM-SHA-512")
     tried = (secured.wrong().to(mine), right.to(DENIED), right.to(mine, DENIED))
     assert tuple(map(client, tried)) == tuple(WORDS[client])
+
+
+@pytest.mark.parametrize("client", [by_confluent, by_aiokafka])
+def test_what_is_not_there_is_refused_like_what_is(
+    secured: SecuredBroker, client: Callable[[Door], str]
+) -> None:
+    wrong, right = secured.wrong(), secured.door("SCRAM-SHA-512")
+    assert client(replace(wrong, user="nobody").to(f"{MAY}x")) == client(wrong.to(f"{MAY}x"))
+    assert client(right.to("no-such-topic")) == client(right.to(DENIED))
