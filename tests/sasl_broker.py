@@ -1,6 +1,5 @@
 """A broker whose clients say who they are, and their settings, client by client."""
 
-import ssl
 from pathlib import Path
 from typing import Any, Final
 

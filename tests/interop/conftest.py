@@ -18,7 +18,7 @@ def _collect_what_kafka_python_leaves(request: pytest.FixtureRequest) -> Iterato
     Else the collector finds them in some other test, which fails: warnings are errors.
     """
     yield
-    if "kafka_python" in request.module.__name__:
+    if "kafka_python" in request.node.nodeid:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ResourceWarning)
             gc.collect()

@@ -3,41 +3,21 @@
 import os
 import shutil
 import subprocess
-from pathlib import Path
 
 import pytest
 
-from tests.fetched import CACHE, once, tool
+from tests.interop.kafkajs_programs import kafkajs_program
 from tests.process import TailraceProcess
 from tests.sasl_broker import MECHANISMS, SaslBroker
 
 pytestmark = pytest.mark.interop
 
-_SOURCE = Path(__file__).with_name("kafkajs")
-_FILES = ("package.json", "package-lock.json", ".npmrc", "main.js")
 _TIMEOUT_S = 60
 
 
-@pytest.fixture(scope="module")
-def program() -> list[str]:
-    node, npm = tool("node"), tool("npm")
-    folder = CACHE / "kafkajs"
-    with once(folder, b"".join((_SOURCE / name).read_bytes() for name in _FILES)) as todo:
-        if todo:
-            for name in _FILES:
-                shutil.copy(_SOURCE / name, folder)
-            done = subprocess.run(
-                [npm, "ci"], cwd=folder, capture_output=True, text=True, check=False
-            )
-            assert done.returncode == 0, done.stderr
-    return [node, str(folder / "main.js")]
-
-
-def test_topics_records_groups_and_offsets(
-    broker: TailraceProcess, topic: str, program: list[str]
-) -> None:
+def test_topics_records_groups_and_offsets(broker: TailraceProcess, topic: str) -> None:
     done = subprocess.run(
-        [*program, broker.bootstrap, topic],
+        [*kafkajs_program("main"), broker.bootstrap, topic],
         capture_output=True,
         text=True,
         timeout=_TIMEOUT_S,

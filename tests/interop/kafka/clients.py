@@ -14,9 +14,10 @@ _numbers = count()
 class Kafka:
     """Clients of one version against one broker."""
 
-    def __init__(self, peer: JavaClient, broker: TailraceProcess) -> None:
+    def __init__(self, peer: JavaClient, broker: TailraceProcess, at: str = "") -> None:
+        """`at`: the address of another listener than the first."""
         self._peer = peer
-        self._bootstrap = broker.bootstrap
+        self._bootstrap = at or broker.bootstrap
 
     def admin(self, verb: str, **fields: Any) -> dict[str, Any]:
         """Call Kafka's Admin ("topics.create"). Errors: JavaError."""

@@ -39,6 +39,8 @@ def test_kafkas_own_clients_log_in(
 ) -> None:
     tools = Tools(kafka_4, sasl.process)
     tools._bootstrap = sasl.at(tls=tls)
+    sasl.create()
+    tools = Tools(kafka_4, sasl.process, sasl.at(tls=tls))
     for mechanism in MECHANISMS:
         right = java_properties(sasl.java(mechanism, tls=tls), tmp_path / "right")
         topics = ["topics", "--command-config", str(right)]

@@ -59,9 +59,10 @@ class Run:
 class Tools:
     """The tools, each asked about one broker."""
 
-    def __init__(self, peer: JavaClient, broker: TailraceProcess) -> None:
+    def __init__(self, peer: JavaClient, broker: TailraceProcess, at: str = "") -> None:
+        """`at`: the address of another listener than the first."""
         self._peer = peer
-        self._bootstrap = broker.bootstrap
+        self._bootstrap = at or broker.bootstrap
 
     def run(self, name: str, *arguments: str, stdin: str = "") -> Run:
         """Run `kafka-<name>.sh --bootstrap-server ...`, whatever comes of it."""
