@@ -90,29 +90,6 @@ class SaslBroker:
             **encrypted,
         }
 
-    def python(
-        self, mechanism: str, user: str = USER, password: str = PASSWORD, *, tls: bool = False
-    ) -> dict[str, Any]:
-        """Return settings for kafka-python and aiokafka."""
-        context = ssl.create_default_context(cafile=str(self.authority.certificate))
-        return {
-            "bootstrap_servers": self.at(tls=tls),
-            "security_protocol": "SASL_SSL" if tls else "SASL_PLAINTEXT",
-            "sasl_mechanism": mechanism,
-            "sasl_plain_username": user,
-            "sasl_plain_password": password,
-            **({"ssl_context": context} if tls else {}),
-        }
-
-    def environment(self, mechanism: str) -> dict[str, str]:
-        """Return what the programs of Go and Node are told, beside where the broker is (TLS)."""
-        return {
-            "SASL_MECHANISM": mechanism,
-            "SASL_USER": USER,
-            "SASL_PASSWORD": PASSWORD,
-            "CA": str(self.authority.certificate),
-        }
-
     def java(
         self, mechanism: str, user: str = USER, password: str = PASSWORD, *, tls: bool = False
     ) -> dict[str, str]:

@@ -6,7 +6,6 @@ import pytest
 
 from tests.interop.franz_programs import franz_program
 from tests.process import TailraceProcess
-from tests.sasl_broker import MECHANISMS, SaslBroker
 
 pytestmark = pytest.mark.interop
 
@@ -24,17 +23,3 @@ def test_topics_records_groups_and_transactions(broker: TailraceProcess, topic: 
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.splitlines()[-1] == "administer ok"
-
-
-@pytest.mark.parametrize("mechanism", MECHANISMS)
-def test_it_logs_in_over_tls(sasl: SaslBroker, program: Path, mechanism: str) -> None:
-    done = subprocess.run(
-        [program, sasl.ssl, f"franz-{mechanism}"],
-        env=os.environ | sasl.environment(mechanism),
-        capture_output=True,
-        text=True,
-        timeout=_RUN_TIMEOUT_S,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "administer ok" in done.stdout

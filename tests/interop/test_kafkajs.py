@@ -1,14 +1,11 @@
 """KafkaJS (what most Node programs have): its program runs here, its package comes once by npm."""
 
-import os
-import shutil
 import subprocess
 
 import pytest
 
 from tests.interop.kafkajs_programs import kafkajs_program
 from tests.process import TailraceProcess
-from tests.sasl_broker import MECHANISMS, SaslBroker
 
 pytestmark = pytest.mark.interop
 
@@ -25,17 +22,3 @@ def test_topics_records_groups_and_offsets(broker: TailraceProcess, topic: str) 
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.split("\n")[-2] == "offsets ok"
-
-
-@pytest.mark.parametrize("mechanism", MECHANISMS)
-def test_it_logs_in_over_tls(sasl: SaslBroker, program: list[str], mechanism: str) -> None:
-    done = subprocess.run(
-        [*program, sasl.ssl, f"kafkajs-{mechanism}"],
-        env=os.environ | sasl.environment(mechanism),
-        capture_output=True,
-        text=True,
-        timeout=_TIMEOUT_S,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "offsets ok" in done.stdout

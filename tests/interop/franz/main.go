@@ -3,8 +3,6 @@ package main
 
 import (
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"fmt"
 	"os"
 	"slices"
@@ -12,9 +10,6 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
-	"github.com/twmb/franz-go/pkg/sasl"
-	"github.com/twmb/franz-go/pkg/sasl/plain"
-	"github.com/twmb/franz-go/pkg/sasl/scram"
 )
 
 const (
@@ -49,35 +44,7 @@ func main() {
 }
 
 func client(bootstrap string, options ...kgo.Opt) (*kgo.Client, error) {
-	secured, err := security()
-	if err != nil {
-		return nil, err
-	}
-	return kgo.NewClient(append(append(options, secured...), kgo.SeedBrokers(bootstrap))...)
-}
-
-// security returns who the client is, if it has to say, in TLS that trusts one authority.
-func security() ([]kgo.Opt, error) {
-	mechanism := os.Getenv("SASL_MECHANISM")
-	if mechanism == "" {
-		return nil, nil
-	}
-	authority, err := os.ReadFile(os.Getenv("CA"))
-	if err != nil {
-		return nil, err
-	}
-	trusted := x509.NewCertPool()
-	trusted.AppendCertsFromPEM(authority)
-	user, password := os.Getenv("SASL_USER"), os.Getenv("SASL_PASSWORD")
-	known := map[string]sasl.Mechanism{
-		"PLAIN":         plain.Auth{User: user, Pass: password}.AsMechanism(),
-		"SCRAM-SHA-256": scram.Auth{User: user, Pass: password}.AsSha256Mechanism(),
-		"SCRAM-SHA-512": scram.Auth{User: user, Pass: password}.AsSha512Mechanism(),
-	}
-	return []kgo.Opt{
-		kgo.SASL(known[mechanism]),
-		kgo.DialTLSConfig(&tls.Config{RootCAs: trusted}),
-	}, nil
+	return kgo.NewClient(append(options, kgo.SeedBrokers(bootstrap))...)
 }
 
 func createAndList(ctx context.Context, bootstrap, topic string) error {

@@ -35,15 +35,11 @@ func transactions(ctx context.Context, bootstrap, topic string) error {
 // A session reads, writes and commits both; its offsets are the group's.
 func session(ctx context.Context, bootstrap, topic string) error {
 	to := topic + "-moved"
-	options, err := security()
-	if err != nil {
-		return err
-	}
-	session, err := kgo.NewGroupTransactSession(append(options,
+	session, err := kgo.NewGroupTransactSession(
 		kgo.SeedBrokers(bootstrap), kgo.TransactionalID("id-"+to), kgo.ConsumerGroup("group-"+to),
 		kgo.ConsumeTopics(topic), kgo.FetchIsolationLevel(kgo.ReadCommitted()),
 		kgo.DefaultProduceTopic(to), kgo.AllowAutoTopicCreation(), kgo.RequireStableFetchOffsets(),
-	)...)
+	)
 	if err != nil {
 		return err
 	}

@@ -1,16 +1,28 @@
 """kafka-configs on SCRAM users, and Kafka's console clients as those users."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.certificates import Authority
 from tests.interop.kafka.tools import Tools
 from tests.java.peers import JavaClient
+from tests.process import TailraceProcess
 from tests.sasl_broker import MECHANISMS, SaslBroker, java_properties
 
 pytestmark = [pytest.mark.interop, pytest.mark.java]
 
 USERS = ["--entity-type", "users"]
+
+
+@pytest.fixture(scope="module")
+def sasl(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SaslBroker]:
+    folder = tmp_path_factory.mktemp("sasl")
+    authority = Authority(folder / "keys")
+    process = TailraceProcess(folder / "data", *SaslBroker.arguments(authority))
+    yield SaslBroker(process, authority).start()
+    process.close()
 
 
 def test_users_come_and_go(kafka_4: JavaClient, sasl: SaslBroker) -> None:
@@ -37,8 +49,6 @@ def test_users_come_and_go(kafka_4: JavaClient, sasl: SaslBroker) -> None:
 def test_kafkas_own_clients_log_in(
     kafka_4: JavaClient, sasl: SaslBroker, tmp_path: Path, *, tls: bool
 ) -> None:
-    tools = Tools(kafka_4, sasl.process)
-    tools._bootstrap = sasl.at(tls=tls)
     sasl.create()
     tools = Tools(kafka_4, sasl.process, sasl.at(tls=tls))
     for mechanism in MECHANISMS:
