@@ -35,6 +35,7 @@ from tailrace.core.runtime.metrics import Metrics
 from tailrace.core.runtime.task_health import task_health
 from tailrace.core.runtime.tasks import Tasks
 from tailrace.processes.autorecovery_config import AutoRecoveryProcessConfig
+from tailrace.processes.doors import check_doors, health_doors
 from tailrace.processes.health_http import serve_health
 from tailrace.processes.lifecycle import CREDENTIALS, Remedies, Serving, run_process
 
@@ -70,8 +71,9 @@ async def autorecovery_process(
     """Run auditor and worker in the block; at its end votes and locks are given back.
 
     Errors: Unavailable (no ZooKeeper), NoNode (no cluster), CorruptData (marks are kept in another
-    way), OSError (the HTTP port is taken).
+    way), OSError (the HTTP port is taken), OpenDoors.
     """
+    check_doors(health_doors(config.http), config.exposure)
     async with AsyncExitStack() as stack:
         hosts = parse_uri(config.metadata_uri).hosts
         store = await ZookeeperStore.connect(

@@ -12,6 +12,7 @@ from tailrace.core.metadata.zookeeper_config import ZookeeperSecurityConfig
 from tailrace.core.runtime.config import setting
 from tailrace.core.runtime.host import host_name
 from tailrace.core.runtime.logging_setup import LogLevel
+from tailrace.core.security.exposure import ExposureConfig
 from tailrace.processes.health_http import HealthHttpConfig
 
 _ID = re.compile(r"[A-Za-z0-9._:\-]+")
@@ -46,6 +47,7 @@ class AutoRecoveryProcessConfig:
     ledgers: LedgerClientConfig = field(default_factory=LedgerClientConfig)
     bookies: BookieClientConfig = field(default_factory=BookieClientConfig)
     http: HealthHttpConfig = field(default_factory=HealthHttpConfig)
+    exposure: ExposureConfig = field(default_factory=ExposureConfig)
 
     def __post_init__(self) -> None:
         if parse_uri(self.metadata_uri).path is not None:

@@ -34,6 +34,7 @@ from tailrace.core.runtime.config import ConfigError
 from tailrace.core.runtime.files import LockHeld, SystemFiles
 from tailrace.core.runtime.metrics import Metrics
 from tailrace.processes.bookie_config import BookieProcessConfig
+from tailrace.processes.doors import bookie_doors, check_doors
 from tailrace.processes.lifecycle import CREDENTIALS, Remedies, Serving, run_process
 from tailrace.protocol.ids import EntryId, LedgerId
 
@@ -55,8 +56,10 @@ async def bookie_process(
     """Run a bookie that is registered; sign off and close it at the end of the block.
 
     Errors: Unavailable (no ZooKeeper), NoNode (no cluster), NodeExists (id in use), LockHeld,
-    InvalidCookie, CorruptData, OSError, ConfigError (keys or passwords that cannot be used).
+    InvalidCookie, CorruptData, OSError, ConfigError (keys or passwords that cannot be used),
+    OpenDoors.
     """
+    check_doors(bookie_doors(config.bookie), config.exposure)
     async with AsyncExitStack() as stack:
         timeout_ms = config.session_timeout_ms
         hosts = parse_uri(config.metadata_uri).hosts

@@ -11,6 +11,7 @@ from tailrace.core.metadata.uri import parse_uri
 from tailrace.core.metadata.zookeeper_config import ZookeeperSecurityConfig
 from tailrace.core.runtime.config import setting
 from tailrace.core.runtime.logging_setup import LogLevel
+from tailrace.core.security.exposure import ExposureConfig
 
 _BOOKIE = BookieConfig()
 _EVERYWHERE = ("", "0.0.0.0", "::")
@@ -40,6 +41,7 @@ class BookieProcessConfig:
     )
     zookeeper: ZookeeperSecurityConfig = field(default_factory=ZookeeperSecurityConfig)
     bookie: BookieConfig = field(default_factory=BookieConfig)
+    exposure: ExposureConfig = field(default_factory=ExposureConfig)
     client_auth: BookieClientAuth = field(default_factory=BookieClientAuth)
     """Of the scrub, which reads from other bookies what is damaged here."""
 

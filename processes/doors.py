@@ -4,10 +4,12 @@ import logging
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from tailrace.broker.config import BrokerConfig
 from tailrace.core.security.exposure import Door, ExposureConfig, OpenDoors, open_doors
 
 if TYPE_CHECKING:
+    from tailrace.bookie.config import BookieConfig
+    from tailrace.bookie.config import HttpConfig as BookieHttpConfig
+    from tailrace.broker.config import BrokerConfig
     from tailrace.processes.health_http import HealthHttpConfig
     from tailrace.processes.proxy_address import ProxyAddressConfig
     from tailrace.processes.standalone_config import StandaloneConfig
@@ -28,7 +30,7 @@ def check_doors(doors: Iterable[Door], exposure: ExposureConfig) -> None:
         )
 
 
-def broker_doors(config: BrokerConfig) -> Iterator[Door]:
+def broker_doors(config: "BrokerConfig") -> Iterator[Door]:
     """Return the doors of a broker: its Kafka listeners and its HTTP port."""
     network, http = config.network, config.http
     for listener in network.parsed_listeners:
@@ -62,7 +64,27 @@ def proxy_doors(
         is_guarded=bool(grpc.authentication),
         remedy="proxy.authentication=basic with proxy.ssl.enable=true",
     )
-    if http is not None and http.enabled:
+    if http is not None:
+        yield from health_doors(http)
+
+
+def bookie_doors(config: "BookieConfig") -> Iterator[Door]:
+    """Return the doors of a bookie: its own port, and the one for its health."""
+    security, http = config.security, config.http
+    by_certificate = security.needs_tls and security.tls.client_authentication
+    yield Door(
+        setting=f"listeningInterface={config.host}",
+        host=config.host,
+        is_guarded=bool(security.factory) or by_certificate,
+        remedy="tlsProviderFactoryClass with tlsClientAuthentication=true, or "
+        "bookieAuthProviderFactoryClass",
+    )
+    yield from health_doors(http)
+
+
+def health_doors(http: "HealthHttpConfig | BookieHttpConfig") -> Iterator[Door]:
+    """Return the door for a process' health, if there is one."""
+    if http.enabled:
         yield Door(
             setting=f"httpServerHost={http.host}",
             host=http.host,

@@ -9,8 +9,8 @@ from tailrace.core.runtime.collector import loading_modules
 from tailrace.core.runtime.config import Assignment
 from tailrace.processes.autorecovery_config import AutoRecoveryProcessConfig
 from tailrace.tools.bookies import autorecovery_tools
-from tailrace.tools.options import Assignments, ConfigFile, ConfigJson, ShowConfig
-from tailrace.tools.settings import load_settings_of, show_settings
+from tailrace.tools.options import Assignments, ConfigFile, ConfigJson, Insecure, ShowConfig
+from tailrace.tools.settings import insecure_option, load_settings_of, show_settings
 
 app = typer.Typer(add_completion=False)
 autorecovery_tools.add_to(app)
@@ -29,6 +29,7 @@ def autorecovery(
             help="zk://HOST:PORT,HOST:PORT/ledgers: the cluster to look after.",
         ),
     ] = None,
+    insecure: Insecure = False,
     config: ConfigFile = None,
     assignments: Assignments = None,
     show_config: ShowConfig = False,
@@ -43,13 +44,15 @@ def autorecovery(
     """
     if ctx.invoked_subcommand is not None:
         return
-    given = [Assignment("metadataServiceUri", metadata, f"--metadata {metadata}")]
+    options = insecure_option(insecure=insecure)
+    if metadata is not None:
+        options.append(Assignment("metadataServiceUri", metadata, f"--metadata {metadata}"))
     loaded = load_settings_of(
         AutoRecoveryProcessConfig,
         "tailrace autorecovery",
         config,
         assignments or (),
-        given if metadata is not None else (),
+        options,
     )
     if show_config:
         show_settings(loaded, as_json=as_json)

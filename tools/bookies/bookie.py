@@ -13,8 +13,8 @@ from tailrace.tools.bookies import bookie_tools
 from tailrace.tools.bookies.decommission import decommission
 from tailrace.tools.endpoints import parse_endpoint
 from tailrace.tools.errors import CliError, Exit
-from tailrace.tools.options import Assignments, ConfigFile, ConfigJson, ShowConfig
-from tailrace.tools.settings import load_settings_of, show_settings
+from tailrace.tools.options import Assignments, ConfigFile, ConfigJson, Insecure, ShowConfig
+from tailrace.tools.settings import insecure_option, load_settings_of, show_settings
 
 app = typer.Typer(add_completion=False)
 bookie_tools.add_to(app)
@@ -58,6 +58,7 @@ def bookie(
         str | None,
         typer.Option("--advertise", metavar="HOST", help="Host that clients are told."),
     ] = None,
+    insecure: Insecure = False,
     config: ConfigFile = None,
     assignments: Assignments = None,
     show_config: ShowConfig = False,
@@ -71,7 +72,7 @@ def bookie(
     """
     if ctx.invoked_subcommand is not None:
         return
-    options = _options(metadata, data, listen, advertise)
+    options = _options(metadata, data, listen, advertise) + insecure_option(insecure=insecure)
     loaded = load_settings_of(
         BookieProcessConfig, "tailrace bookie", config, assignments or (), options
     )

@@ -7,7 +7,8 @@ import pytest
 
 from tailrace.core.runtime.config import Assignment, load
 from tailrace.core.security.exposure import OpenDoors, open_doors
-from tailrace.processes.doors import check_doors, standalone_doors
+from tailrace.processes.bookie_config import BookieProcessConfig
+from tailrace.processes.doors import bookie_doors, check_doors, standalone_doors
 from tailrace.processes.standalone_config import StandaloneConfig
 
 KEYS = ("ssl.keystore.location=k.pem", "ssl.truststore.location=t.pem")
@@ -58,6 +59,39 @@ def test_what_is_refused(given: tuple[str, ...], *, is_refused: bool) -> None:
             check_doors(standalone_doors(settings), settings.exposure)
     else:
         check_doors(standalone_doors(settings), settings.exposure)
+
+
+TLS = (
+    "tlsProviderFactoryClass=org.apache.bookkeeper.tls.TLSContextFactory",
+    "tlsKeyStore=k.pem",
+    "tlsTrustStore=t.pem",
+)
+CERTIFICATES = (*TLS, "tlsClientAuthentication=true")
+SASL = (
+    "bookieAuthProviderFactoryClass=org.apache.bookkeeper.sasl.SASLBookieAuthProviderFactory",
+    "saslJaasConfigFile=jaas.conf",
+)
+OPEN = ("listeningInterface=0.0.0.0", "advertisedAddress=b")
+
+
+@pytest.mark.parametrize(
+    ("given", "is_refused"),
+    [
+        ((), False),
+        (OPEN, True),
+        ((*OPEN, *TLS), True),
+        ((*OPEN, *CERTIFICATES), False),
+        ((*OPEN, *CERTIFICATES, "tlsPlaintextAllowed=true"), True),
+        ((*OPEN, *SASL), False),
+        (("httpServerHost=0.0.0.0",), False),
+        (("httpServerHost=0.0.0.0", "httpServerEnabled=true"), True),
+    ],
+)
+def test_what_is_refused_of_a_bookie(given: tuple[str, ...], *, is_refused: bool) -> None:
+    pairs = (each.partition("=") for each in given)
+    assignments = [Assignment(key, value, "a test") for key, _, value in pairs]
+    settings = load(BookieProcessConfig, assignments).config
+    assert bool(open_doors(bookie_doors(settings.bookie))) is is_refused
 
 
 def test_what_is_insecure_is_one_line_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
