@@ -30,7 +30,11 @@ _MIRRORED: Final[Mapping[str, Sequence[str]]] = {
     "partitions": ("partitions", "partition_indexes"),
     "coordinators": ("coordinator_keys",),
     "groups": ("groups", "group_ids"),
-    "results": ("topics", "groups_names", "resources", "feature_updates", "users"),
+    "results": (
+        *("topics", "groups_names", "resources", "feature_updates", "users", "creations"),
+        *("upsertions", "deletions"),
+    ),
+    "filter_results": ("filters",),
     "results_by_transaction": ("transactions",),
     "topic_results": ("topics",),
     "results_by_topic_v3_and_below": ("v3_and_below_topics",),
@@ -168,10 +172,8 @@ def _is_of_kind(name: str, scalar: Any) -> bool:
 
 
 def _listed(name: str, source: Any) -> Sequence[Any]:
-    for each in _MIRRORED.get(name, (name,)):
-        if found := getattr(source, each, None):
-            return tuple(found)
-    return ()
+    lists = (getattr(source, each, None) for each in _MIRRORED.get(name, (name,)))
+    return tuple(element for found in lists for element in found or ())
 
 
 @cache

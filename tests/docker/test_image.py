@@ -133,7 +133,8 @@ def test_an_unwritable_volume_and_a_wrong_setting_say_so_in_two_lines(
         said = said_by(container)
         assert (code, words in said) == (1 if "denied" in words else 2, True), said
         assert "Traceback" not in said
-        assert len(said.splitlines()) <= 2
+        logged = " WARNING tailrace.processes.doors insecure: "  # what the entrypoint asks for
+        assert len([line for line in said.splitlines() if logged not in line]) <= 2
 
 
 def test_health_is_docker_s(image: Built, left_behind: list[str]) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.admin import KafkaAdminClient, NewTopic
+from kafka.errors import KafkaConnectionError
 
 from tests.process import TailraceProcess
 
@@ -66,10 +67,17 @@ class Member:
         self.commit_asked.set()
         assert self.commit_done.wait(DEADLINE_S), self.failure
 
+    def _poll(self) -> Any:
+        """Poll; a broker that is away for a moment is asked again, as programs do."""
+        try:
+            return self._consumer.poll(timeout_ms=1_000)
+        except KafkaConnectionError:
+            return {}
+
     def _run(self) -> None:
         try:
             while not self._stop.is_set():
-                for records in self._consumer.poll(timeout_ms=1_000).values():
+                for records in self._poll().values():
                     self.values += [record.value for record in records]
                 self.partitions = {p.partition for p in self._consumer.assignment()}
                 if self.commit_asked.is_set():

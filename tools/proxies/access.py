@@ -20,7 +20,7 @@ from tailrace.tools.output import note
 
 T = TypeVar("T")
 
-CONNECT_MS = 2_000
+CONNECT_MS = 5_000
 
 Name = Annotated[str, typer.Argument(metavar="PROXY", help="HOST:PORT, as `proxy list` shows it.")]
 
