@@ -90,8 +90,10 @@ async def metadata(ctx: RequestContext, request: MetadataRequest) -> MetadataRes
     if by_id and ctx.header.api_version < IDS_SINCE:
         return await _refuse_all(asked.values(), pace)
     if request.topics is None or (not request.topics and ctx.header.api_version == 0):
-        shows = partial(ctx.shows, ResourceType.TOPIC)
-        before = [each async for each in pace.each(broker.topics.all()) if shows(each.name)]
+        before = broker.topics.all()
+        if broker.authorizer is not None:
+            shows = partial(ctx.shows, ResourceType.TOPIC)
+            before = [each async for each in pace.each(before) if shows(each.name)]
         leaders = await _find_leaders(ctx, before, pace)
         latest = (broker.topics.get(each.name) for each in before)
         found: Iterable[Found] = (each for each in latest if each is not None)

@@ -186,7 +186,15 @@ class JobThread:
         self._thread.join()
 
     def _report(self, error: Exception) -> None:
-        self._loop.call_soon_threadsafe(self._failed, error)
+        self._tell(self._failed, error)
+
+    def _tell(self, callback: Callable[[Any], object], about: object) -> None:
+        """Call back on the loop, unless it has ended: then nothing waits for it any more."""
+        try:
+            self._loop.call_soon_threadsafe(callback, about)
+        except RuntimeError:
+            if not self._loop.is_closed():
+                raise
 
     def _run(self, jobs: list[tuple[Callable[[], Any], Callable[[Any], None]]]) -> None:
         results: list[tuple[Callable[[Any], None], Any]] = []
@@ -199,10 +207,10 @@ class JobThread:
             results.append((then, result))
             size += _size_of(result)
             if size > RESULT_BYTES_MAX:
-                self._loop.call_soon_threadsafe(_give_out, results)
+                self._tell(_give_out, results)
                 results, size = [], 0
         if results:
-            self._loop.call_soon_threadsafe(_give_out, results)
+            self._tell(_give_out, results)
 
 
 def _size_of(result: object) -> int:

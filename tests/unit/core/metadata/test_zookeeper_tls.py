@@ -138,14 +138,24 @@ def test_what_tls_has_decrypted_already_is_ready(authority: Authority) -> None:
         served.result()
 
 
+async def refused(hosts: str, how: ZookeeperAccess, why: str) -> None:
+    """Connect until a handshake was over in time, on a machine that may be busy."""
+    for timeout_ms in (1_000, 4_000, 16_000):
+        with pytest.raises(Unavailable) as found:
+            await ZookeeperStore.connect(hosts, session_timeout_ms=timeout_ms, access=how)
+        if why in str(found.value):
+            return
+    raise AssertionError(str(found.value))
+
+
 def test_a_server_that_nobody_vouches_for_is_not_trusted(
     secure: TlsZooKeeper, tmp_path: Path
 ) -> None:
     stranger = Authority(tmp_path / "stranger")
 
     async def run() -> None:
-        with pytest.raises(Unavailable, match="certificate verify failed"):
-            await connected(secure, access(stranger), timeout_ms=1_000)
+        hosts = f"127.0.0.1:{secure.secure_port}"
+        await refused(hosts, access(stranger), "certificate verify failed")
 
     asyncio.run(run())
 
@@ -155,8 +165,7 @@ def test_a_server_must_be_the_one_that_was_asked_for(
 ) -> None:
     async def run() -> None:
         hosts = f"localhost:{secure.secure_port}"
-        with pytest.raises(Unavailable, match="not valid for 'localhost'"):
-            await ZookeeperStore.connect(hosts, session_timeout_ms=1_000, access=access(authority))
+        await refused(hosts, access(authority), "not valid for 'localhost'")
         how = access(authority, identification="")
         store = await ZookeeperStore.connect(hosts, access=how)
         await store.close()

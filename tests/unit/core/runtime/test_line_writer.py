@@ -107,6 +107,22 @@ async def test_a_slow_disk_does_not_hold_the_end(tmp_path: Path) -> None:
     gate.set()
 
 
+def test_a_line_that_is_written_behind_the_end_of_its_loop_is_no_failure(tmp_path: Path) -> None:
+    gate, left = threading.Event(), []
+
+    async def story() -> None:
+        lines = writer(tmp_path / "log", gate)
+        lines.put("late")
+        left.extend(each for each in threading.enumerate() if each.name == "lines")
+        await lines.close(0.01)
+
+    asyncio.run(story())
+    gate.set()
+    (thread,) = left
+    thread.join(10)  # what it raises fails the test
+    assert (tmp_path / "log").read_text() == "late\n"
+
+
 @in_loop
 async def test_stderr_may_have_the_lines(capfd: pytest.CaptureFixture[str]) -> None:
     lines = writer(None)
