@@ -49,7 +49,7 @@ class RequestContext(msgspec.Struct, frozen=True):
     def shows(self, resource_type: ResourceType, name: str) -> bool:
         """Return whether the client may know of a resource, which it did not name.
 
-        That it may not is no refusal, and not noted as one.
+        The audit log has no line of it: an answer that leaves something out refuses nothing.
         """
         return self.broker.authorizer is None or self._asks(
             Action(Operation.DESCRIBE, resource_type, name), is_named=False

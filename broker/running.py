@@ -47,11 +47,11 @@ from tailrace.compaction.cleaner.pool import CleanerPool
 from tailrace.compaction.worker import RetentionWorker
 from tailrace.core.access.acls.authorizer import AclAuthorizer
 from tailrace.core.access.acls.store import AclStore
-from tailrace.core.access.audit import audit_of
+from tailrace.core.access.audit import Audit, audit_of
 from tailrace.core.access.tokens.codec import TOKEN_CODEC
 from tailrace.core.access.tokens.tokens import DelegationTokens
 from tailrace.core.access.users.cluster_secret import cluster_secret
-from tailrace.core.access.users.codec import USER_CODEC
+from tailrace.core.access.users.codec import USER_CODEC, Credentials
 from tailrace.core.log.namespace import LogNamespace
 from tailrace.core.metadata.child_watch import ChildWatch
 from tailrace.core.metadata.store import MetadataStore
@@ -186,13 +186,9 @@ async def _make_broker(config: BrokerConfig, storage: Storage, clock: Clock) -> 
     routes = Routes(topics, config.node_id, serves_racks=config.serves_racks)
     partitions = PartitionLogs(storage.namespace, topics, clock, config.partitions, routes)
     bookies = storage.bookies
-    users = StoredEntities(store, paths.users, USER_CODEC)
-    secret = await cluster_secret(store, paths.user_secret)
-    stored_tokens = StoredEntities(store, paths.tokens, TOKEN_CODEC)
-    tokens = DelegationTokens(config.tokens, stored_tokens, clock, random)
+    known = await _known(config, storage, clock, random)
     configs = DynamicConfigs(config, config.node_id, ConfigEntities(store, paths), topics)
-    way_in = _way_to_others(config) if storage.is_shared else OPEN
-    peers = Peers(routes, f"broker-{config.node_id}", way_in)
+    peers = Peers(routes, f"broker-{config.node_id}", _way_to_others(config, storage))
     leaders = Leaders(routes, peers)
     followed = FollowedPartitions(storage.namespace, topics, partitions, leaders, config.following)
     group_parts = GroupParts(topics, partitions, bookies, clock, random, routes)
@@ -223,21 +219,41 @@ async def _make_broker(config: BrokerConfig, storage: Storage, clock: Clock) -> 
             config.fetch_session_slots, lambda: random.randint(1, SESSION_ID_MAX)
         ),
         quotas=QuotaRegistry(store, paths.quotas, ClientQuotas(config.quotas, clock)),
-        tokens=tokens,
-        users=users,
-        authentication=Authentication(config.network, users, secret, tokens, clock),
+        tokens=known.tokens,
+        users=known.users,
+        authentication=known.authentication,
         authorizer=None if acls is None else acls.authorizer,
         acls=acls,
-        audit=audit_of(
-            config.authorization.audit_level, config.authorization.audit_log, clock.now_ms
-        ),
+        audit=_audit(config.authorization, clock),
         unsent=Budget("unsent bytes", config.network.response_bytes_max),
     )
     follow_configs(broker)
     return broker
 
 
-def _way_to_others(config: BrokerConfig) -> Entrance:
+class _Known(NamedTuple):
+    """By what clients are known."""
+
+    users: StoredEntities[Credentials]
+    tokens: DelegationTokens
+    authentication: Authentication
+
+
+async def _known(
+    config: BrokerConfig, storage: Storage, clock: Clock, random: SystemRandom
+) -> _Known:
+    store, paths = storage.store, storage.paths
+    users = StoredEntities(store, paths.users, USER_CODEC)
+    secret = await cluster_secret(store, paths.user_secret)
+    stored_tokens = StoredEntities(store, paths.tokens, TOKEN_CODEC)
+    tokens = DelegationTokens(config.tokens, stored_tokens, clock, random)
+    authentication = Authentication(config.network, users, secret, tokens, clock)
+    return _Known(users, tokens, authentication)
+
+
+def _way_to_others(config: BrokerConfig, storage: Storage) -> Entrance:
+    if not storage.is_shared:
+        return OPEN
     return entrance_of(
         config.network.inter_broker_security,
         _own_stores(config),
@@ -249,6 +265,10 @@ def _way_to_others(config: BrokerConfig) -> Entrance:
 def _own_stores(config: BrokerConfig) -> TlsConfig:
     """Return the keys and authorities that this broker has among brokers."""
     return config.network.tls_of(config.network.inter_broker)
+
+
+def _audit(config: AuthorizationConfig, clock: Clock) -> Audit | None:
+    return audit_of(config.audit_level, config.audit_log, clock.now_ms)
 
 
 def _acl_store(config: AuthorizationConfig, storage: Storage) -> AclStore | None:

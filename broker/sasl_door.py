@@ -138,8 +138,6 @@ class SaslDoor:
             await self._delay(reply)
         except ProtocolError as error:
             channel.abort(str(error))
-        except asyncio.CancelledError:
-            raise
         except Exception:
             logger.exception("authentication failed peer=%s", channel.peer)
             channel.discard()

@@ -1,8 +1,8 @@
 """What each API needs: one row for each operation on a type of resource that it may ask for. Pure.
 
-Handlers ask through `RequestContext`, before they look anything up: whoever may not know of a
-resource hears the same of one that is there and of one that is not. A test compares what handlers
-ask for with this table, and an API without a row does not start.
+Handlers ask through `RequestContext` before they look anything up. So a client that may not know of
+a resource gets one answer, whether the resource exists or not. A test compares what handlers ask
+for with this table, and an API without a row does not start.
 Source: KafkaApis, ControllerApis, AclApis of Kafka 4.3.1; reference Kafka 10.3.
 """
 

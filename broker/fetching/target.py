@@ -110,9 +110,9 @@ class Target:
 
     @property
     def is_unknown(self) -> bool:
-        """Whether there is no such partition for the client, and was none when it heard of it last.
+        """Whether the partition does not exist for the client, and did not at its last answer.
 
-        So there is nothing to read or to wait for, and it is no news.
+        So there is nothing to read or to wait for, and nothing new to report.
         """
         was_there = self.cached is not None and self.cached.high_watermark >= 0
         return self.error in UNKNOWN and not was_there

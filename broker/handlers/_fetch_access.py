@@ -1,4 +1,4 @@
-"""What a fetch may read, by who asks: a consumer its topics, a broker that follows all of them."""
+"""What a fetch may read: a consumer reads the topics that it may, a following broker all."""
 
 from functools import partial
 

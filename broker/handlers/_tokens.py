@@ -12,7 +12,7 @@ from tailrace.protocol.errors import ErrorCode
 
 
 def may_ask(ctx: RequestContext) -> bool:
-    """Whether a connection says who asks, and by more than a token. Source: allowTokenRequests."""
+    """Whether a client is known, and by more than a token. Source: KafkaApis.allowTokenRequests."""
     connection = ctx.connection
     if connection.authenticated is not None and connection.authenticated.token_id is not None:
         return False

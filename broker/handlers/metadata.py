@@ -148,9 +148,9 @@ async def _find_all(
 
 
 def _look_up_shown(ctx: RequestContext, wanted: MetadataRequestTopic) -> Found:
-    """Return a topic that the client may know of; of others it hears the same, there or not.
+    """Return a topic that the client may know of; any other name gets one refusal.
 
-    Ids are no secret, as in Kafka: one that is there is refused without its name.
+    An id is not a secret, as in Kafka: the refusal of one that exists leaves out its name.
     """
     name = wanted.name
     is_by_id = name is None or wanted.topic_id != NO_ID

@@ -26,7 +26,7 @@ class Basic(NamedTuple):
 
 
 class BearerToken(NamedTuple):
-    """A token that says who has it."""
+    """A bearer token, not checked yet."""
 
     token: str
 

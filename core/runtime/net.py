@@ -5,13 +5,11 @@ A frame is a big-endian 32-bit size and that many bytes. The sizes come from a p
   - memory follows the bytes that arrived, not the size that was announced (`unfinished.py`);
   - a frame is received only when the shared `Budget` has room; until then the socket is not read,
     and what was read with the last frame is counted (`receive_buffer.py`);
-  - a peer that does not drain what we write is not read either, and `is_stalled` tells the owner
-    when to cut it.
+  - a peer that does not drain what we write is not read either; `is_stalled` says when to cut it.
 
 Copies: the rest of a frame that did not arrive with its head is received straight into the frame's
-own bytearray. What arrives whole in the shared receive buffer is copied out once (16 KiB: 0.3 us),
-because one buffer for all connections keeps an idle one at a few hundred bytes, and a frame that is
-kept (the tail cache keeps batches) never pins a neighbour's bytes.
+own bytearray. What arrives whole in the shared receive buffer is copied out once (16 KiB: 0.3 us):
+an idle connection has no buffer, and a kept frame (a cached batch) never pins a neighbour's bytes.
 """
 
 import asyncio
@@ -397,6 +395,6 @@ class FrameChannel(asyncio.BufferedProtocol):
         self._make_room(self._body)
 
     def _refuse(self, error: ProtocolError) -> None:
-        kind = "bad bytes" if isinstance(error, DecodeError) else "refused"
-        logger.warning("connection closed peer=%s reason=%s: %s", self.peer, kind, error)
+        reason = f"{'bad bytes' if isinstance(error, DecodeError) else 'refused'}: {error}"
+        logger.warning("connection closed peer=%s reason=%s", self.peer, reason)
         self.close()

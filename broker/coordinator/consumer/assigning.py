@@ -46,7 +46,7 @@ class Surroundings(NamedTuple):
     topics: KnownTopics
     now: Now
     shows: Callable[[str], bool] | None = None
-    """Says of a topic whether who asks may know of it; None: it may know of all."""
+    """Returns whether the client may know of a topic; None: it may know of all."""
 
 
 def note_topic(group: ConsumerGroup, topic: str) -> None:

@@ -30,7 +30,7 @@ def read_command_config(file: Path) -> dict[str, str]:
         raise ConfigError(f"{file}: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise ConfigError(
-            f"{file}: it is not UTF-8; \\uXXXX means a character to Java, too"
+            f"{file}: it is not UTF-8; \\u00e4 is a character by its number, for Java too"
         ) from error
     if len(data) > FILE_BYTES_MAX:
         raise ConfigError(f"{file}: more than {FILE_BYTES_MAX} bytes")

@@ -49,7 +49,7 @@ class PlainServerExchange:
         self._passwords = passwords
 
     async def evaluate(self, message: bytes) -> Step:
-        """Answer the message. Errors: AuthenticationFailed; CoreError: nobody can check it now."""
+        """Answer the message. Errors: AuthenticationFailed; CoreError: it cannot be checked."""
         authorization_id, user, password = _parts(message)
         if not await self._passwords.is_right(user, password):
             raise AuthenticationFailed(_WRONG, "no such user, or wrong password")

@@ -47,7 +47,7 @@ class ScramIdentity(NamedTuple):
 
 
 Find: TypeAlias = Callable[[str, Mapping[str, str]], ScramIdentity | None]
-"""From the name in an exchange and its extensions; None: there is no such user."""
+"""From the name in an exchange and its extensions; None: that user does not exist."""
 MakeFake: TypeAlias = Callable[[ScramMechanism, str], ScramCredential]
 """The credential of a user that there is not: always the same, and no password fits."""
 
